@@ -1,0 +1,30 @@
+"""The layers: one file each, with its arguments, its lowering and its documentation."""
+
+from undivided.layers.activation import Activation
+from undivided.layers.attention import MultiHeadAttention
+from undivided.layers.base import Layer, Repeat
+from undivided.layers.dense import Dense, Output
+from undivided.layers.flatten import Flatten
+from undivided.layers.normalization import LayerNormalization
+from undivided.layers.patches import Patches
+from undivided.layers.pooling import GlobalAveragePooling1D
+from undivided.layers.positions import LearnedPositions, SinusoidalPositions
+from undivided.layers.rescaling import Rescaling
+from undivided.layers.residual import Residual
+
+__all__ = [
+    "Activation",
+    "Dense",
+    "Flatten",
+    "GlobalAveragePooling1D",
+    "Layer",
+    "LayerNormalization",
+    "LearnedPositions",
+    "MultiHeadAttention",
+    "Output",
+    "Patches",
+    "Repeat",
+    "Rescaling",
+    "Residual",
+    "SinusoidalPositions",
+]

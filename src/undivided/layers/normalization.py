@@ -1,0 +1,27 @@
+"""LayerNormalization: every token brought to mean 0 and variance 1, then scaled and shifted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from undivided.description import argument
+from undivided.layers.base import Layer
+
+if TYPE_CHECKING:
+    from undivided.plan.builder import Builder
+    from undivided.plan.plan import Value
+
+__all__ = ["LayerNormalization"]
+
+
+@dataclass(frozen=True)
+class LayerNormalization(Layer):
+    """y = (x − mean(x)) / √(var(x) + ε) · gain + shift, over the last axis of each token."""
+
+    prefix: ClassVar[str] = "normalization"
+
+    epsilon: float = argument(1e-5, doc="ε, which keeps the root away from zero", above=0.0)
+
+    def lower(self, builder: Builder, x: Value) -> Value:
+        return builder.normalize(x, self.epsilon)

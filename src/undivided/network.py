@@ -1,0 +1,128 @@
+"""The network: what a model is. Data only — no arrays, no behaviour.
+
+Text and Python build the same object, and it prints back to text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from undivided.description import Description, argument
+from undivided.layers.base import Layer
+from undivided.training.optimizers import Adam, Optimizer
+
+if TYPE_CHECKING:
+    from undivided.plan.plan import Plan
+
+__all__ = ["Execution", "Network", "Source", "Train"]
+
+
+@dataclass(frozen=True)
+class Source(Description, family=True):
+    """What a network is trained on: a built-in set by its name, or a file."""
+
+
+@dataclass(frozen=True)
+class Mnist(Source, keyword="mnist"):
+    """The 70,000 handwritten digits of MNIST, 28×28 bytes, read from IDX files."""
+
+    folder: str | None = argument(None, doc="where the four files lie; else the usual places")
+
+
+@dataclass(frozen=True)
+class Digits(Source, keyword="digits"):
+    """1,797 handwritten digits, 8×8, which come with the package."""
+
+
+@dataclass(frozen=True)
+class File(Source, keyword="file"):
+    """Arrays x, y (and x_test, y_test) in an .npz file, or a folder of IDX files."""
+
+    path: str = argument(doc="the file or folder")
+
+
+@dataclass(frozen=True)
+class Train(Description, family=True, keyword="train"):
+    """How a network is trained unless told otherwise."""
+
+    epochs: int = argument(5, doc="how often all samples are seen", at_least=1)
+    batch_size: int = argument(32, doc="how many samples make a step", at_least=1)
+    seed: int = argument(
+        1, doc="what the random numbers start from", at_least=0, at_most=2**64 - 1
+    )
+    generator: Literal["philox", "xorshift64"] = argument(
+        "philox", doc="philox counts and can start anywhere; xorshift64 is the reference programs'"
+    )
+    log: str | None = argument(None, doc="a CSV file with one line an epoch")
+
+
+@dataclass(frozen=True)
+class Execution(Description, family=True, keyword="execution"):
+    """What a network runs on unless told otherwise."""
+
+    engine: Literal["native", "reference"] = argument("native", doc="which engine computes")
+    threads: int | None = argument(
+        None, doc="how many threads; else one for each core that may be used", at_least=1, at_most=1024
+    )
+
+
+Loss = Literal["sparse_categorical_crossentropy"]
+
+
+@dataclass(frozen=True)
+class Network(Description, family=True, keyword="network"):
+    """A network: the shape of one sample, the layers, and how it learns."""
+
+    input: tuple[int | None, ...] = argument(
+        doc="the shape of one sample, such as (28, 28); None is a length that samples bring along",
+        at_least=1,
+    )
+    layers: tuple[Layer, ...] = argument(doc="the layers, in order")
+    name: str = argument("network", doc="what it is called")
+    data: Source | None = argument(None, doc="what it is trained on")
+    loss: Loss = argument("sparse_categorical_crossentropy", doc="what training makes small")
+    optimizer: Optimizer = argument(Adam(), doc="how a gradient changes the parameters")
+    train: Train = argument(Train(), doc="how it is trained unless told otherwise")
+    execution: Execution = argument(Execution(), doc="what it runs on unless told otherwise")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, str):
+            object.__setattr__(self, "data", source_of(self.data))
+        super().__post_init__()
+
+    def check(self) -> None:
+        from undivided.errors import ArgumentError
+
+        if not self.input or self.input[-1] is None or None in self.input[1:]:
+            raise ArgumentError(
+                "The 'input' of network must have at least one axis, and only the first of "
+                f"several may be None. Got {self.input}.",
+                argument="input",
+            )
+        if not self.layers:
+            raise ArgumentError("The 'layers' of network are empty.", argument="layers")
+
+    def plan(self) -> Plan:
+        """What the network does, as primitive operations; errors name layer and shapes."""
+        from undivided.plan.builder import lower
+
+        return lower(self)
+
+    def to_text(self) -> str:
+        """The network in the `.neural` text form; `undivided.parse` reads it back equal."""
+        from undivided.language import to_text
+
+        return to_text(self)
+
+    def describe(self) -> str:
+        """Layers, shapes, parameters, costs and memory, as a page of text."""
+        from undivided.plan.describe import describe
+
+        return describe(self)
+
+
+def source_of(text: str) -> Source:
+    """`mnist` and `digits` are built-in sets; anything else names a file or folder."""
+    named = {"mnist": Mnist, "digits": Digits}
+    return named[text]() if text in named else File(text)
