@@ -1,0 +1,218 @@
+"""Samples with their targets, and the one check that every source of them passes through.
+
+Training trusts what it is given: a NaN in one pixel would show only as a loss that is NaN an epoch
+later. So everything is checked here, once, and an error names the array and the first bad index.
+Bytes stay bytes (MNIST is 47 MB, as float32 it would be 188 MB); the network rescales them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError
+
+__all__ = ["Dataset", "Split", "check_split"]
+
+MAX_RANK = 16  # far above any real sample; keeps below every limit that NumPy itself has
+LARGEST_LABEL = 2**31 - 1  # labels are stored as int32: half the memory of NumPy's default
+_BLOCK = 1 << 20  # values checked at a time: the check's own memory stays in the cache
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """N samples `x` `[N, ...]` (uint8 or float32) and their targets `y`.
+
+    `y` is `[N]` int32 for classes or `[N, ...]` float32 for values to be met.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: slice) -> Split:
+        """The samples `rows`, without a copy."""
+        if not isinstance(rows, slice):
+            raise TypeError(
+                f"a Split is cut by a slice, such as split[:100]; got {type(rows).__name__}. "
+                "For single samples use split.x[i] and split.y[i]."
+            )
+        return Split(self.x[rows], self.y[rows])
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.sample_shape))
+        return f"Split({len(self)} samples of {shape} {self.x.dtype}, targets {self.y.dtype})"
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self.x.shape[1:]
+
+    def take(self, n: int) -> Split:
+        """The first `n` samples, without a copy."""
+        if not 1 <= n <= len(self):
+            raise ArgumentError(
+                f"take: n must be from 1 to {len(self)}, the number of samples; got {n}.",
+                argument="n",
+            )
+        return self[:n]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A training split, perhaps a test split of the same kind, and a name for people."""
+
+    train: Split
+    test: Split | None
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.test is None:
+            return
+        for array in ("x", "y"):
+            train, test = _kind(getattr(self.train, array)), _kind(getattr(self.test, array))
+            if train != test:
+                raise DataError(
+                    f"{self.name}: {array} of the test split must be like {array} of the training "
+                    f"split, {train} per sample; it is {test}. Prepare both in the same way."
+                )
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes, which is the largest label + 1; None if targets are floats."""
+        if self.train.y.dtype.kind not in "iu":
+            return None
+        splits = [self.train] if self.test is None else [self.train, self.test]
+        return 1 + max(int(split.y.max()) for split in splits)
+
+
+def check_split(
+    x: np.ndarray, y: np.ndarray, where: str, *, names: tuple[str, str] = ("x", "y")
+) -> Split:
+    """`x` and `y` as a `Split` that can be trained on, or a `DataError` that says why not.
+
+    `where` (a file, say) and `names` (of the two arrays) appear in errors. `x` may be uint8 or a
+    float of 16, 32 or 64 bits, which becomes float32. `y` may be any integers, which become int32,
+    or such floats. Arrays that already are what is needed are taken as they are, without a copy.
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    x_name, y_name = names
+    check_declared(x.dtype, x.shape, y.dtype, y.shape, where, names)
+    checked_x = np.ascontiguousarray(x) if x.dtype == np.uint8 else _as_float32(x, where, x_name)
+    if y.dtype.kind == "f":
+        return Split(checked_x, _as_float32(y, where, y_name))
+    return Split(checked_x, _as_labels(y, where, y_name))
+
+
+def check_declared(
+    x_type: np.dtype,
+    x_shape: tuple[int, ...],
+    y_type: np.dtype,
+    y_shape: tuple[int, ...],
+    where: str,
+    names: tuple[str, str] = ("x", "y"),
+) -> None:
+    """What `check_split` can tell from types and shapes: a file's header is enough for it."""
+    x_name, y_name = names
+    _check_x_type(x_type, f"{where}: {x_name}")
+    _check_y_type(y_type, y_shape, f"{where}: {y_name}")
+    if len(x_shape) < 2:
+        raise DataError(
+            f"{where}: {x_name} must have an axis of samples and at least one more; its shape is "
+            f"{x_shape}. For one number per sample use {x_name}.reshape(-1, 1)."
+        )
+    for name, shape in ((x_name, x_shape), (y_name, y_shape)):
+        if len(shape) > MAX_RANK:
+            raise DataError(
+                f"{where}: {name} must have at most {MAX_RANK} axes; it has {len(shape)}."
+            )
+        if math.prod(shape) == 0:
+            raise DataError(f"{where}: {name} is empty: its shape is {shape}.")
+    if len(y_shape) == 0 or x_shape[0] != y_shape[0]:
+        raise DataError(
+            f"{where}: {x_name} and {y_name} must have one entry per sample, in the same order; "
+            f"their shapes are {x_shape} and {y_shape}."
+        )
+
+
+def _check_x_type(dtype: np.dtype, what: str) -> None:
+    if dtype == np.uint8 or _is_float(dtype):
+        return
+    hint = ""
+    if dtype.kind in "iu":
+        hint = (
+            " Numbers: store them with .astype('float32'), or as uint8 if all are 0 to 255. Token "
+            "ids, which are what larger integers are usually for, are not taken yet."
+        )
+    elif dtype.kind == "b":
+        hint = " Store it with .astype('uint8')."
+    raise DataError(
+        f"{what} must be uint8, float32, float64 or float16; it is {dtype}.{hint}",
+    )
+
+
+def _check_y_type(dtype: np.dtype, shape: tuple[int, ...], what: str) -> None:
+    if _is_float(dtype):
+        return
+    if dtype.kind not in "iub":
+        hint = ""
+        if dtype.kind in "USO":
+            hint = " Names become numbers by names, y = numpy.unique(y, return_inverse=True)."
+        raise DataError(
+            f"{what} must hold integers (the class of each sample) or floats (values to be met); "
+            f"it is {dtype}.{hint}"
+        )
+    if len(shape) != 1:
+        raise DataError(
+            f"{what} holds integers and must have one axis, the class of each sample; its shape "
+            f"is {shape}. One-hot rows become classes by .argmax(axis=1), a column by .reshape(-1)."
+        )
+
+
+def _is_float(dtype: np.dtype) -> bool:
+    # Not kind alone: a long double has more digits than float32 could be said to keep.
+    return dtype.kind == "f" and dtype.itemsize <= 8
+
+
+def _as_float32(array: np.ndarray, where: str, name: str) -> np.ndarray:
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is found below
+        values = np.ascontiguousarray(array, dtype=np.float32)
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _BLOCK):
+        finite = np.isfinite(flat[start : start + _BLOCK])
+        if not finite.all():
+            index = np.unravel_index(start + int(finite.argmin()), values.shape)
+            found = float(array[index])
+            problem = "does not fit into float32" if math.isfinite(found) else "is not finite"
+            raise DataError(
+                f"{where}: {_place(name, index)} is {found}, which {problem}. "
+                "Repair that sample or leave it out."
+            )
+    return values
+
+
+def _as_labels(array: np.ndarray, where: str, name: str) -> np.ndarray:
+    if array.dtype.kind != "b":
+        bad = array > LARGEST_LABEL if array.dtype.kind == "u" else (array < 0)
+        if array.dtype.kind == "i" and array.dtype.itemsize > 4:
+            bad |= array > LARGEST_LABEL
+        if bad.any():
+            index = int(bad.argmax())
+            raise DataError(
+                f"{where}: {name}[{index}] is {int(array[index])}; a label must be a class from "
+                f"0 to {LARGEST_LABEL}. Number the classes from 0, or leave that sample out."
+            )
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def _place(name: str, index: tuple[np.intp, ...]) -> str:
+    return f"{name}[{', '.join(str(int(i)) for i in index)}]"
+
+
+def _kind(array: np.ndarray) -> str:
+    shape = "x".join(map(str, array.shape[1:]))
+    return f"{shape} {array.dtype}" if shape else str(array.dtype)

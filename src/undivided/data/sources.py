@@ -1,0 +1,67 @@
+"""What `data:` in a network's text and the flag `--data` can name.
+
+A name of a built-in set, an .npz file, or a folder with MNIST's files. A built-in name wins over a
+file or folder of the same name, so that a description means the same in every folder; write
+`./mnist` for the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import DataError, suggest
+from .dataset import Dataset
+from .digits import digits
+from .mnist import mnist
+from .npz import read_npz
+
+__all__ = ["BUILT_IN", "open_data"]
+
+BUILT_IN: dict[str, Callable[..., Dataset]] = {"mnist": mnist, "digits": digits}
+
+
+def open_data(source: str, folder: str | None = None) -> Dataset:
+    """The data that `source` names: 'mnist', 'digits', an .npz file, or a folder holding MNIST.
+
+    With `folder`, MNIST and relative paths are looked for there and nowhere else.
+    """
+    if source == "digits":
+        if folder is not None:
+            raise DataError(
+                f"'digits' comes with the package and is not looked for in a folder; got "
+                f"{folder!r}. Leave the folder out, or name the data in it."
+            )
+        return digits()
+    if source in BUILT_IN:
+        return BUILT_IN[source](folder)
+    path = os.path.join(os.path.expanduser(folder or ""), os.path.expanduser(source))
+    if source and "\0" not in source:
+        if os.path.isdir(path):
+            return mnist(path)
+        if os.path.exists(path):
+            return read_npz(path)
+    raise DataError(_unknown(source, path))
+
+
+def _unknown(source: str, path: str) -> str:
+    if source.endswith(".npz") or os.path.basename(source) != source:
+        problem = f"{path}: there is no such file or folder.{_suggest_file(path)}"
+    else:
+        problem = f"there is no data named {source!r}.{suggest(source, BUILT_IN)}"
+    known = ", ".join(repr(name) for name in BUILT_IN)
+    return (
+        f"{problem} Data can be {known}, the path of an .npz file with the arrays x and y, or a "
+        "folder with the files of MNIST."
+    )
+
+
+def _suggest_file(path: str) -> str:
+    """Another .npz file of nearly that name beside it."""
+    parent = Path(path).parent
+    try:
+        near = [file.name for file in parent.iterdir() if file.suffix == ".npz"]
+    except (OSError, ValueError):
+        return ""
+    return suggest(os.path.basename(path), near)
