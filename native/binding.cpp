@@ -1,0 +1,315 @@
+// What Python sees of the native engine: sessions, the instruction sets, and a fast generator.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/pool.h"
+#include "engine/session.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace undivided {
+
+#if defined(__x86_64__)
+namespace v2 { extern const Kernels kernels; }
+namespace v3 { extern const Kernels kernels; }
+namespace v4 { extern const Kernels kernels; }
+#else
+namespace portable { extern const Kernels kernels; }
+#endif
+
+namespace {
+
+// The instruction sets that this machine has, the widest first.
+std::vector<const Kernels*> available() {
+  std::vector<const Kernels*> sets;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) sets.push_back(&v4::kernels);
+  if (__builtin_cpu_supports("x86-64-v3")) sets.push_back(&v3::kernels);
+  if (__builtin_cpu_supports("x86-64-v2")) sets.push_back(&v2::kernels);
+#else
+  sets.push_back(&portable::kernels);
+#endif
+  return sets;
+}
+
+const Kernels* kernels_named(const std::string& name) {
+  for (const Kernels* set : available())
+    if (name == set->name) return set;
+  throw nb::value_error(("no such instruction set on this machine: " + name).c_str());
+}
+
+using Floats = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+using Indices = nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::vector<T> records(const nb::list& list, T (*read)(nb::handle)) {
+  std::vector<T> result;
+  for (nb::handle item : list) result.push_back(read(item));
+  return result;
+}
+
+int64_t whole(nb::handle object, const char* name) { return nb::cast<int64_t>(object.attr(name)); }
+
+Axis read_axis(nb::handle a) { return {whole(a, "rows"), whole(a, "most")}; }
+Buffer read_buffer(nb::handle b) {
+  return {whole(b, "offset"), whole(b, "axis"), whole(b, "width"), whole(b, "stride")};
+}
+Block read_block(nb::handle b) {
+  return {whole(b, "offset"),     whole(b, "rows"),
+          whole(b, "width"),      whole(b, "stride"),
+          whole(b, "transposed"), whole(b, "transposed_stride"),
+          whole(b, "decays"),     whole(b, "trained")};
+}
+Instruction read_instruction(nb::handle i) {
+  Instruction op{};
+  op.kind = (Kind)whole(i, "kind");
+  op.function = (Function)whole(i, "function");
+#define UNDIVIDED_FIELD(name) op.name = whole(i, #name)
+  UNDIVIDED_FIELD(backward);
+  UNDIVIDED_FIELD(x);
+  UNDIVIDED_FIELD(y);
+  UNDIVIDED_FIELD(z);
+  UNDIVIDED_FIELD(v);
+  UNDIVIDED_FIELD(dx);
+  UNDIVIDED_FIELD(dy);
+  UNDIVIDED_FIELD(dz);
+  UNDIVIDED_FIELD(dv);
+  UNDIVIDED_FIELD(accumulate_x);
+  UNDIVIDED_FIELD(accumulate_z);
+  UNDIVIDED_FIELD(accumulate_v);
+  UNDIVIDED_FIELD(mask);
+  UNDIVIDED_FIELD(before);
+  UNDIVIDED_FIELD(probabilities);
+  UNDIVIDED_FIELD(scratch);
+  UNDIVIDED_FIELD(weight);
+  UNDIVIDED_FIELD(bias);
+  UNDIVIDED_FIELD(table);
+  UNDIVIDED_FIELD(gain);
+  UNDIVIDED_FIELD(shift);
+  UNDIVIDED_FIELD(heads);
+  UNDIVIDED_FIELD(height);
+  UNDIVIDED_FIELD(across_image);
+  UNDIVIDED_FIELD(depth);
+  UNDIVIDED_FIELD(down);
+  UNDIVIDED_FIELD(across);
+  UNDIVIDED_FIELD(slot);
+#undef UNDIVIDED_FIELD
+  op.scale = nb::cast<double>(i.attr("scale"));
+  op.offset = nb::cast<double>(i.attr("offset"));
+  return op;
+}
+
+// The caller's samples. The arrays stay alive for as long as the caller's own references do,
+// which is the length of the call.
+struct SamplesView {
+  Samples samples{};
+  nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> x;
+  std::optional<Indices> first_row;
+  std::optional<nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>> y;
+  int64_t count = 0;
+};
+
+void init_samples(SamplesView* view, nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> x,
+                  std::optional<Indices> first_row,
+                  std::optional<nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>> y) {
+  new (view) SamplesView{{}, x, first_row, y, 0};
+  Samples& s = view->samples;
+  s.x = x.data();
+  s.bytes = x.dtype() == nb::dtype<uint8_t>();
+  if (!s.bytes && x.dtype() != nb::dtype<float>())
+    throw nb::type_error("samples must be uint8 or float32");
+  int64_t rows = x.ndim() ? (int64_t)x.shape(0) : 0;
+  int64_t each = rows ? (int64_t)x.size() / rows : 0;
+  if (first_row) {
+    s.first_row = first_row->data();
+    s.row_elements = each;
+    view->count = (int64_t)first_row->size() - 1;
+  } else {
+    s.sample_elements = each;
+    view->count = rows;
+  }
+  if (y) s.y = y->data();
+}
+
+struct Outputs {
+  std::vector<float*> arrays;
+  std::vector<int64_t> elements;
+  std::vector<const int64_t*> starts;
+};
+
+Outputs outputs_of(const std::vector<Floats>& arrays, const std::vector<Indices>& starts,
+                   int64_t count) {
+  Outputs outputs;
+  for (const Floats& array : arrays) {
+    outputs.arrays.push_back(array.data());
+    outputs.elements.push_back(count ? (int64_t)array.size() / count : 0);
+  }
+  for (const Indices& start : starts)
+    outputs.starts.push_back(start.size() ? start.data() : nullptr);
+  outputs.starts.resize(arrays.size(), nullptr);
+  return outputs;
+}
+
+Work work_for(const SamplesView& view, const Floats& parameters, const Outputs& outputs) {
+  Work work{};
+  work.samples = &view.samples;
+  work.parameters = parameters.data();
+  work.outputs = outputs.arrays.data();
+  work.output_elements = outputs.elements.data();
+  work.output_start = outputs.starts.data();
+  return work;
+}
+
+Update update_of(nb::handle rule, double learning_rate, int64_t step,
+                 const std::vector<Floats>& slots) {
+  auto number = [&](const char* name) { return nb::cast<double>(rule.attr(name)); };
+  Update u{};
+  u.rule = (Rule)whole(rule, "kind");
+  u.learning_rate = (float)learning_rate;
+  u.momentum = (float)number("momentum");
+  u.beta_1 = (float)number("beta_1");
+  u.beta_2 = (float)number("beta_2");
+  u.epsilon = (float)number("epsilon");
+  u.correction_1 = (float)(1.0 / (1.0 - std::pow(number("beta_1"), (double)step)));
+  u.correction_2 = (float)(1.0 / (1.0 - std::pow(number("beta_2"), (double)step)));
+  u.decay = (float)(1.0 - learning_rate * number("weight_decay"));
+  u.epsilon_inside_root = whole(rule, "epsilon_inside_root");
+  for (size_t i = 0; i < slots.size() && i < 2; ++i) u.slots[i] = slots[i].data();
+  return u;
+}
+
+// Best multiply-adds per second over windows of `seconds`, all threads at once.
+double measure_peak(const std::string& set, int threads, double seconds) {
+  const Kernels* kernels = kernels_named(set);
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> rates(threads);
+  run_on_workers(threads, [&](int index) {
+    double done = 0;
+    auto start = Clock::now();
+    std::chrono::duration<double> passed{};
+    do {
+      done += kernels->peak(20000);
+      passed = Clock::now() - start;
+    } while (passed.count() < seconds);
+    rates[index] = done / passed.count();
+  });
+  double total = 0;
+  for (double rate : rates) total += rate;
+  return total;
+}
+
+// xorshift64 of the reference programs, output the high half.
+uint32_t draw(uint64_t& state) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return (uint32_t)(state >> 32);
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.doc() = "undivided's native engine; undivided.engines.native is its front.";
+
+  m.def("instruction_sets", [] {
+    std::vector<std::string> names;
+    for (const Kernels* set : available()) names.push_back(set->name);
+    return names;
+  });
+  m.def("lanes", [](const std::string& set) { return kernels_named(set)->lanes; }, "set"_a);
+  m.def("measure_peak", &measure_peak, "set"_a, "threads"_a, "seconds"_a,
+        nb::call_guard<nb::gil_scoped_release>());
+
+  m.def("xorshift64_fill",
+        [](uint64_t state, nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> out) {
+          for (size_t i = 0; i < out.size(); ++i) out.data()[i] = draw(state);
+          return state;
+        },
+        "state"_a, "out"_a);
+  m.def("xorshift64_shuffle",
+        [](uint64_t state, nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> a) {
+          for (size_t i = a.size(); i-- > 1;) std::swap(a.data()[i], a.data()[draw(state) % (uint32_t)(i + 1)]);
+          return state;
+        },
+        "state"_a, "order"_a);
+
+  nb::class_<SamplesView>(m, "Samples")
+      .def("__init__", &init_samples, "x"_a, "first_row"_a.none(), "y"_a.none())
+      .def_ro("count", &SamplesView::count);
+
+  nb::class_<Session>(m, "Session")
+      .def("__init__",
+           [](Session* self, const nb::list& instructions, const nb::list& buffers,
+              const nb::list& blocks, const nb::list& axes, int64_t arena_floats, int64_t group,
+              int64_t parameter_floats, const Floats& derived, const std::string& set) {
+             new (self) Session(records(instructions, read_instruction),
+                                records(buffers, read_buffer), records(blocks, read_block),
+                                records(axes, read_axis), arena_floats, group, parameter_floats,
+                                derived.data(), (int64_t)derived.size(), kernels_named(set));
+           },
+           "instructions"_a, "buffers"_a, "blocks"_a, "axes"_a, "arena_floats"_a, "group"_a,
+           "parameter_floats"_a, "derived"_a, "instruction_set"_a)
+      .def("bytes", &Session::bytes)
+      .def("run",
+           [](Session& self, const Floats& parameters, const SamplesView& samples,
+              const std::vector<Floats>& arrays, const std::vector<Indices>& starts,
+              int threads) {
+             Outputs outputs = outputs_of(arrays, starts, samples.count);
+             Work work = work_for(samples, parameters, outputs);
+             nb::gil_scoped_release release;
+             self.run(work, samples.count, threads);
+           },
+           "parameters"_a, "samples"_a, "outputs"_a, "starts"_a, "threads"_a)
+      .def("gradients",
+           [](Session& self, const Floats& parameters, const SamplesView& samples, int64_t slice,
+              const Floats& total, std::optional<Floats> output_gradient,
+              const Indices& gradient_start, const std::vector<Floats>& arrays, const std::vector<Indices>& starts,
+              int threads) {
+             Outputs outputs = outputs_of(arrays, starts, samples.count);
+             Work work = work_for(samples, parameters, outputs);
+             work.inverse_batch = 1.0f / (float)samples.count;
+             if (output_gradient) work.output_gradient = output_gradient->data();
+             if (gradient_start.size()) work.output_gradient_start = gradient_start.data();
+             nb::gil_scoped_release release;
+             return self.gradients(work, samples.count, slice, total.data(), threads);
+           },
+           "parameters"_a, "samples"_a, "slice"_a, "total"_a, "output_gradient"_a.none(),
+           "gradient_start"_a, "outputs"_a, "starts"_a, "threads"_a)
+      .def("train",
+           [](Session& self, const Floats& parameters, const std::vector<Floats>& slots,
+              const SamplesView& samples,
+              nb::ndarray<const uint32_t, nb::c_contig, nb::device::cpu> order, int64_t batch,
+              int64_t slice, nb::handle rule, int64_t first_step,
+              nb::ndarray<const double, nb::c_contig, nb::device::cpu> learning_rates,
+              int threads) {
+             std::vector<Update> updates;
+             for (size_t i = 0; i < learning_rates.size(); ++i)
+               updates.push_back(update_of(rule, learning_rates.data()[i],
+                                           first_step + (int64_t)i + 1, slots));
+             Outputs none;
+             Work work = work_for(samples, parameters, none);
+             StepsDone done;
+             {
+               nb::gil_scoped_release release;
+               done = self.train(work, order.data(), (int64_t)order.size(), batch, slice, updates,
+                                 parameters.data(), threads);
+             }
+             return nb::make_tuple(done.losses, done.failed);
+           },
+           "parameters"_a, "slots"_a, "samples"_a, "order"_a, "batch"_a, "slice"_a, "rule"_a,
+           "first_step"_a, "learning_rates"_a, "threads"_a);
+}
+
+}  // namespace undivided

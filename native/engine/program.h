@@ -1,0 +1,162 @@
+// A program: what the schedule of a plan comes to, as plain data.
+//
+// The Python side (undivided/plan/schedule) decides everything here; the kernels read it. It is
+// plain data without a function in it, because kernels are compiled once per instruction set and
+// anything shared that is inline could be merged by the linker into the wrong one.
+#pragma once
+
+#include <cstdint>
+
+namespace undivided {
+
+// All widths in memory are whole multiples of this many floats (64 bytes), padded with zeros, so
+// that no kernel has a tail.
+constexpr int64_t kPad = 16;
+
+// Into how many slices a batch is cut at most.
+constexpr int64_t kMostSlices = 16;
+
+// How many rows a sample has in values of this axis. `rows` is -1 where samples bring their own.
+struct Axis {
+  int64_t rows;
+  int64_t most;  // the most rows that a sample may have
+};
+
+// A region of the arena, or columns of one: rows of `stride` floats, of which `width` count.
+struct Buffer {
+  int64_t offset;
+  int64_t axis;
+  int64_t width;
+  int64_t stride;
+};
+
+// A parameter matrix in the flat parameter array: `rows` of `stride` floats from `offset`, and
+// where its transposed copy lies in the derived array, or -1. A block that is not trained is a
+// constant and lies in the derived array itself.
+struct Block {
+  int64_t offset;
+  int64_t rows;
+  int64_t width;
+  int64_t stride;
+  int64_t transposed;
+  int64_t transposed_stride;
+  int64_t decays;
+  int64_t trained;
+};
+
+enum class Kind : int64_t {
+  kLoad,          // y = input of the sample, rescaled, cut into patches
+  kLinear,        // y = f(x·W + bias + table + residual)
+  kPosition,      // y = x + table
+  kAttention,     // y = softmax(q·kᵀ·scale)·v
+  kNormalize,     // y = (x − mean)/√(variance + ε)·gain + shift
+  kActivation,    // y = f(x)
+  kAdd,           // y = x + z
+  kPool,          // y = mean of the rows of x
+  kReshape,       // y = x under another shape
+  kRescale,       // y = x·scale + offset
+  kUnfold,        // y = patches of x
+  kCrossEntropy,  // loss += −log softmax(x)[target], dx = (softmax(x) − onehot)/batch
+  kSeed,          // dx = the gradient that the caller gives for the output
+  kCopy,          // dx (+)= dy
+  kStore,         // output of the sample = x
+  kStoreWeights,  // attention weights of the sample = probabilities
+  kCount,
+};
+
+enum class Function : int64_t { kNone, kRelu, kGelu };
+
+// One operation in one direction. Numbers are indices of buffers and blocks, −1 for none.
+// Unfold's geometry: (height, width, depth) of the picture and (down, across) of a patch.
+struct Instruction {
+  Kind kind;
+  int64_t backward;  // 0: forward, 1: backward
+  int64_t x, y, z;   // forward values: inputs x, z and output y; attention: x=q, z=k, v
+  int64_t v;
+  int64_t dx, dy, dz, dv;  // their gradients
+  int64_t accumulate_x, accumulate_z, accumulate_v;  // add to dx, dz, dv in place of setting
+  int64_t mask;            // gradients of x pass only where this value is positive
+  int64_t before;          // what f was applied to, kept for its derivative
+  int64_t probabilities;   // softmax weights, [sample][head][query][key]
+  int64_t scratch;
+  int64_t weight, bias, table, gain, shift;  // blocks
+  Function function;
+  int64_t heads;
+  int64_t height, across_image, depth, down, across;
+  int64_t slot;  // which output array a store writes
+  double scale, offset;
+};
+
+struct Program {
+  const Instruction* instructions;
+  int64_t instruction_count;
+  const Buffer* buffers;
+  const Block* blocks;
+  const Axis* axes;
+  int64_t axis_count;
+  int64_t arena_floats;  // for one worker
+  int64_t group;         // samples that go through the program together, at most
+};
+
+// Samples as the caller holds them. Fixed: sample i at i·sample_elements. Ragged: rows
+// first_row[i] … first_row[i+1] of `row_elements` each.
+struct Samples {
+  const void* x;
+  int64_t bytes;  // 1: x is uint8, 0: x is float
+  int64_t sample_elements;
+  const int64_t* first_row;
+  int64_t row_elements;
+  const int32_t* y;
+};
+
+// A group of samples on its way through a program, and everything its kernels may touch.
+struct Work {
+  const Program* program;
+  float* arena;
+  const float* parameters;
+  const float* derived;   // transposed copies of the blocks
+  float* gradients;       // flat, like parameters; added to
+  const Samples* samples;
+  const int64_t* members;          // the samples of this group, by index
+  int64_t count;                   // how many
+  const int64_t* row_start;        // [axis][group + 1]: where a sample's rows begin
+  float inverse_batch;             // 1 / samples in the batch
+  double* loss;                    // added to
+  const float* output_gradient;    // kSeed: [sample][output elements]
+  const int64_t* output_gradient_start;  // where each sample begins in it; null for fixed
+  float* const* outputs;           // kStore and kStoreWeights: one array for each slot
+  const int64_t* output_elements;  // elements of a sample in each slot, where all have the same
+  const int64_t* const* output_start;  // else where each sample begins; null for fixed
+};
+
+// Rules of update. One call changes the floats [begin, end) of a block's rows.
+enum class Rule : int64_t { kSgd, kMomentum, kAdam };
+
+struct Update {
+  Rule rule;
+  float learning_rate;
+  float momentum;
+  float beta_1, beta_2, epsilon;
+  float correction_1, correction_2;  // 1/(1−β₁ᵗ), 1/(1−β₂ᵗ)
+  float decay;                       // what a decaying parameter is multiplied by first
+  int64_t epsilon_inside_root;
+  float* parameters;
+  float* derived;
+  float* slots[2];
+  const float* const* gradients;  // one array for each slice
+  int64_t slices;
+};
+
+// What each instruction set offers.
+struct Kernels {
+  const char* name;
+  int64_t lanes;
+  void (*run)(const Work&);
+  void (*update)(const Update&, const Block&, int64_t first_row, int64_t last_row);
+  void (*transpose)(const Block&, const float* parameters, float* derived, int64_t first_row,
+                    int64_t last_row);
+  void (*sum)(const float* const* parts, int64_t count, float* total, int64_t begin, int64_t end);
+  double (*peak)(int64_t rounds);  // multiply-adds done, for the benchmark's own measure
+};
+
+}  // namespace undivided

@@ -1,0 +1,80 @@
+// A session runs one program: over samples, over batches for their gradients, over steps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "program.h"
+
+namespace undivided {
+
+// Memory aligned to cache lines, kept between calls and counted.
+class Memory {
+ public:
+  float* at_least(int64_t floats);  // uninitialised, or what was there before
+  int64_t bytes() const { return floats_ * 4; }
+
+ private:
+  struct Free {
+    void operator()(float* p) const;
+  };
+  std::unique_ptr<float, Free> memory_;
+  int64_t floats_ = 0;
+};
+
+struct StepsDone {
+  std::vector<double> losses;  // the sum over the samples of each step
+  bool failed;                 // the next step's loss is not finite; nothing was changed by it
+};
+
+class Session {
+ public:
+  Session(std::vector<Instruction> instructions, std::vector<Buffer> buffers,
+          std::vector<Block> blocks, std::vector<Axis> axes, int64_t arena_floats, int64_t group,
+          int64_t parameter_floats, const float* derived, int64_t derived_floats,
+          const Kernels* kernels);
+
+  // Runs samples 0 … count−1 through the program; what it stores goes to `outputs`.
+  void run(const Work& shared, int64_t count, int threads);
+
+  // One batch of `count` samples in slices of `slice`: the sum of losses, and gradients into
+  // `total`.
+  double gradients(const Work& shared, int64_t count, int64_t slice, float* total, int threads);
+
+  // Steps over `order`, a batch each, until a loss is not finite.
+  StepsDone train(const Work& shared, const uint32_t* order, int64_t order_count, int64_t batch,
+                  int64_t slice, const std::vector<Update>& updates, float* parameters,
+                  int threads);
+
+  // Bytes held at present: the workers' arenas, gradients of slices, transposed copies.
+  std::vector<int64_t> bytes() const;
+
+ private:
+  struct Worker {
+    Memory arena;
+    std::vector<int64_t> members, row_start;
+  };
+  struct Unit {
+    int64_t block, first_row, last_row;
+  };
+
+  void prepare(const float* parameters, int threads, int64_t slices);
+  void run_group(Worker& worker, Work& work, int64_t count);
+  double run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first, int64_t last,
+                   float* gradients);
+
+  std::vector<Instruction> instructions_;
+  std::vector<Buffer> buffers_;
+  std::vector<Block> blocks_;
+  std::vector<Axis> axes_;
+  std::vector<Unit> units_;
+  Program program_;
+  int64_t parameter_floats_;
+  const Kernels* kernels_;
+  std::vector<Worker> workers_;
+  Memory derived_;
+  std::vector<Memory> slice_gradients_;
+};
+
+}  // namespace undivided

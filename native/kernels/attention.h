@@ -1,0 +1,249 @@
+// Attention: y = P·V with P = softmax(Q·Kᵀ·scale), for each sample and head.
+//
+// S queries, T keys, D the width of a head. P is kept, [sample][head][S][T padded]; its padding
+// is 0. In the forward pass each row of P was a softmax of scaled scores, so with dP = dY·Vᵀ:
+//   dV = Pᵀ·dY    dS = P ∘ (dP − Σ_T dP ∘ P)·scale    dQ = dS·K    dK = dSᵀ·Q
+// dS takes the place of P, which nothing needs any more.
+#pragma once
+
+#include "matrix.h"
+#include "rows.h"
+
+namespace undivided::UNDIVIDED_SET {
+
+// One head of one sample.
+struct Head {
+  const float *q, *k, *v;
+  int64_t q_stride, k_stride, v_stride;
+  int64_t queries, keys, keys_padded;
+  int64_t width, value_width;
+  float* probabilities;
+  float* scratch;  // a transposed operand first, then one result or a few rows of dP
+};
+
+UNDIVIDED_INLINE Head head_of(const Work& work, const Instruction& op, int64_t sample,
+                              int64_t head) {
+  const Buffer &q = buffer_of(work, op.x), &k = buffer_of(work, op.z), &v = buffer_of(work, op.v);
+  const Buffer& kept = buffer_of(work, op.probabilities);
+  int64_t most_keys = padded(work.program->axes[k.axis].most);
+  int64_t most_queries = work.program->axes[q.axis].most;
+  Head h;
+  h.width = q.width / op.heads;
+  h.value_width = v.width / op.heads;
+  h.q = row_of(work, op.x, start_of(work, q.axis, sample)) + head * h.width;
+  h.k = row_of(work, op.z, start_of(work, k.axis, sample)) + head * h.width;
+  h.v = row_of(work, op.v, start_of(work, v.axis, sample)) + head * h.value_width;
+  h.q_stride = q.stride;
+  h.k_stride = k.stride;
+  h.v_stride = v.stride;
+  h.queries = start_of(work, q.axis, sample + 1) - start_of(work, q.axis, sample);
+  h.keys = start_of(work, k.axis, sample + 1) - start_of(work, k.axis, sample);
+  h.keys_padded = padded(h.keys);
+  // A program that does not keep probabilities has room for one head.
+  bool keeps = kept.width > 1;
+  int64_t place = keeps ? sample * op.heads + head : 0;
+  h.probabilities = values_of(work, op.probabilities) + place * most_queries * most_keys;
+  h.scratch = values_of(work, op.scratch);
+  return h;
+}
+
+// Row r of a tile of scores becomes its softmax; lanes at and beyond `keys` become 0.
+template <int V>
+UNDIVIDED_INLINE void softmax_row(Vector (&row)[V], float scale, int64_t keys) {
+  Vector top = fill(-kInfinity);
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    row[v] = row[v] * scale;
+    if (v == V - 1 || kLanes < kPad)
+      row[v] = lanes_below(keys - v * kLanes) ? row[v] : fill(-kInfinity);
+    top = larger(row[v], top);
+  }
+  float highest = largest(top);
+  Vector total{};
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    row[v] = exponential(row[v] - highest);
+    total += row[v];
+  }
+  float share = 1.0f / sum(total);
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) row[v] *= share;
+}
+
+// Scores stay in registers from Q·Kᵀ through the softmax.
+template <int R, int V>
+__attribute__((noinline)) void softmax_tile(const Head& h, const float* keys_turned, float scale,
+                                            int64_t row) {
+  Vector acc[R][V] = {};
+  multiply<R, V, false>(acc, h.q + row * h.q_stride, h.q_stride, keys_turned, h.keys_padded,
+                        h.width);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    softmax_row<V>(acc[r], scale, h.keys);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v)
+      store(h.probabilities + (row + r) * h.keys_padded + v * kLanes, acc[r][v]);
+  }
+}
+
+// P holds P on entry and dS on return; dP never leaves the registers.
+template <int R, int V>
+__attribute__((noinline)) void softmax_gradient_tile(const Head& h, const float* dy,
+                                                     int64_t dy_stride, const float* values_turned,
+                                                     float scale, int64_t row) {
+  Vector acc[R][V] = {};
+  multiply<R, V, false>(acc, dy + row * dy_stride, dy_stride, values_turned, h.keys_padded,
+                        h.value_width);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    float* p = h.probabilities + (row + r) * h.keys_padded;
+    Vector kept[V], total{};
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      kept[v] = load(p + v * kLanes);
+      total += kept[v] * acc[r][v];
+    }
+    float mean = sum(total);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v)
+      store(p + v * kLanes, kept[v] * (acc[r][v] - mean) * scale);
+  }
+}
+
+// Rows too long for the registers: scores go to memory, and a second pass over each row.
+UNDIVIDED_INLINE void softmax_wide(const Head& h, const float* turned, float scale) {
+  Product scores{};
+  scores.c = h.probabilities;
+  scores.ldc = h.keys_padded;
+  product<false>(scores, h.queries, h.keys_padded, h.q, h.q_stride, turned, h.keys_padded,
+                 h.width);
+  for (int64_t row = 0; row < h.queries; ++row) {
+    float* p = h.probabilities + row * h.keys_padded;
+    Vector top = fill(-kInfinity);
+    for (int64_t i = 0; i < h.keys_padded; i += kLanes) {
+      Vector score = load(p + i) * scale;
+      score = lanes_below(h.keys - i) ? score : fill(-kInfinity);
+      store(p + i, score);
+      top = larger(score, top);
+    }
+    float highest = largest(top);
+    Vector total{};
+    for (int64_t i = 0; i < h.keys_padded; i += kLanes) {
+      Vector e = exponential(load(p + i) - highest);
+      store(p + i, e);
+      total += e;
+    }
+    float share = 1.0f / sum(total);
+    for (int64_t i = 0; i < h.keys_padded; i += kLanes) store(p + i, load(p + i) * share);
+  }
+}
+
+UNDIVIDED_INLINE void softmax_gradient_wide(const Head& h, const float* dy, int64_t dy_stride,
+                                            const float* turned, float scale, float* rows_of_dp) {
+  in_tiles(h.queries, most_rows(kMostVectors), [&](int64_t height, int64_t first) {
+    Product dp{};
+    dp.c = rows_of_dp;
+    dp.ldc = h.keys_padded;
+    product<false>(dp, height, h.keys_padded, dy + first * dy_stride, dy_stride, turned,
+                   h.keys_padded, h.value_width);
+    for (int64_t r = 0; r < height; ++r) {
+      float* p = h.probabilities + (first + r) * h.keys_padded;
+      const float* d = rows_of_dp + r * h.keys_padded;
+      Vector total{};
+      for (int64_t i = 0; i < h.keys_padded; i += kLanes) total += load(p + i) * load(d + i);
+      float mean = sum(total);
+      for (int64_t i = 0; i < h.keys_padded; i += kLanes)
+        store(p + i, load(p + i) * (load(d + i) - mean) * scale);
+    }
+  });
+}
+
+// C = A·B for the columns of one head. A head whose width is no multiple of kPad shares vectors
+// with its neighbour, so its result goes through scratch and only its own columns are copied.
+template <bool Turned>
+UNDIVIDED_INLINE void head_product(float* to, int64_t to_stride, bool accumulate, int64_t rows,
+                                   int64_t width, const float* a, int64_t lda, const float* b,
+                                   int64_t ldb, int64_t depth, float* scratch) {
+  Product p{};
+  int64_t columns = padded(width);
+  bool whole = columns == width;
+  p.c = whole ? to : scratch;
+  p.ldc = whole ? to_stride : columns;
+  p.accumulate = whole && accumulate;
+  product<Turned>(p, rows, columns, a, lda, b, ldb, depth);
+  if (whole) return;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < width; ++c) {
+      float value = scratch[r * columns + c];
+      float& place = to[r * to_stride + c];
+      place = accumulate ? place + value : value;
+    }
+}
+
+UNDIVIDED_INLINE void attention_forward(const Work& work, const Instruction& op) {
+  const Buffer& y = buffer_of(work, op.y);
+  float scale = (float)op.scale;
+  for (int64_t s = 0; s < work.count; ++s) {
+    for (int64_t i = 0; i < op.heads; ++i) {
+      Head h = head_of(work, op, s, i);
+      float* turned = h.scratch;
+      transpose_into(h.k, h.k_stride, h.keys, h.width, turned, h.keys_padded);
+      if (h.keys_padded <= kMostVectors * kLanes) {
+        with_count<kMostVectors>(h.keys_padded / kLanes, [&](auto vectors) {
+          constexpr int V = decltype(vectors)::value;
+          in_tiles(h.queries, most_rows(V), [&](int64_t height, int64_t row) {
+            with_count<most_rows(V)>(height, [&](auto rows) {
+              softmax_tile<decltype(rows)::value, V>(h, turned, scale, row);
+            });
+          });
+        });
+      } else {
+        softmax_wide(h, turned, scale);
+      }
+      float* to = row_of(work, op.y, start_of(work, y.axis, s)) + i * h.value_width;
+      head_product<false>(to, y.stride, false, h.queries, h.value_width, h.probabilities,
+                          h.keys_padded, h.v, h.v_stride, h.keys, turned);
+    }
+  }
+}
+
+UNDIVIDED_INLINE void attention_backward(const Work& work, const Instruction& op) {
+  const Buffer& dy = buffer_of(work, op.dy);
+  float scale = (float)op.scale;
+  for (int64_t s = 0; s < work.count; ++s) {
+    for (int64_t i = 0; i < op.heads; ++i) {
+      Head h = head_of(work, op, s, i);
+      const Buffer &dq = buffer_of(work, op.dx), &dk = buffer_of(work, op.dz),
+                   &dv = buffer_of(work, op.dv);
+      const float* d = row_of(work, op.dy, start_of(work, dy.axis, s)) + i * h.value_width;
+      float* dq_rows = row_of(work, op.dx, start_of(work, dq.axis, s)) + i * h.width;
+      float* dk_rows = row_of(work, op.dz, start_of(work, dk.axis, s)) + i * h.width;
+      float* dv_rows = row_of(work, op.dv, start_of(work, dv.axis, s)) + i * h.value_width;
+      head_product<true>(dv_rows, dv.stride, op.accumulate_v, h.keys, h.value_width,
+                         h.probabilities, h.keys_padded, d, dy.stride, h.queries, h.scratch);
+
+      float* turned = h.scratch;
+      transpose_into(h.v, h.v_stride, h.keys, h.value_width, turned, h.keys_padded);
+      if (h.keys_padded <= kMostVectors * kLanes) {
+        with_count<kMostVectors>(h.keys_padded / kLanes, [&](auto vectors) {
+          constexpr int V = decltype(vectors)::value;
+          in_tiles(h.queries, most_rows(V), [&](int64_t height, int64_t row) {
+            with_count<most_rows(V)>(height, [&](auto rows) {
+              softmax_gradient_tile<decltype(rows)::value, V>(h, d, dy.stride, turned, scale, row);
+            });
+          });
+        });
+      } else {
+        softmax_gradient_wide(h, d, dy.stride, turned, scale,
+                              turned + h.value_width * h.keys_padded);
+      }
+
+      head_product<false>(dq_rows, dq.stride, op.accumulate_x, h.queries, h.width,
+                          h.probabilities, h.keys_padded, h.k, h.k_stride, h.keys, h.scratch);
+      head_product<true>(dk_rows, dk.stride, op.accumulate_z, h.keys, h.width, h.probabilities,
+                         h.keys_padded, h.q, h.q_stride, h.queries, h.scratch);
+    }
+  }
+}
+
+}  // namespace undivided::UNDIVIDED_SET

@@ -1,0 +1,101 @@
+// The kernels of one instruction set: compiled once for each, with its machine flags.
+
+#include "attention.h"
+#include "cross_entropy.h"
+#include "elementwise.h"
+#include "layout.h"
+#include "linear.h"
+#include "normalize.h"
+#include "update.h"
+
+#define UNDIVIDED_TEXT(x) #x
+#define UNDIVIDED_NAME(x) UNDIVIDED_TEXT(x)
+
+namespace undivided::UNDIVIDED_SET {
+namespace {
+
+void forward(const Work& work, const Instruction& op) {
+  switch (op.kind) {
+    case Kind::kLoad: return load_forward(work, op);
+    case Kind::kLinear: return linear_forward(work, op);
+    case Kind::kPosition: return position_forward(work, op);
+    case Kind::kAttention: return attention_forward(work, op);
+    case Kind::kNormalize: return normalize_forward(work, op);
+    case Kind::kActivation: return activation_forward(work, op);
+    case Kind::kAdd: return add_forward(work, op);
+    case Kind::kPool: return pool_forward(work, op);
+    case Kind::kReshape: return reshape_forward(work, op);
+    case Kind::kRescale: return rescale_forward(work, op);
+    case Kind::kUnfold: return unfold_forward(work, op);
+    case Kind::kCrossEntropy: return cross_entropy(work, op);
+    case Kind::kStore: return store_rows(work, op);
+    case Kind::kStoreWeights: return store_weights(work, op);
+    default: return;
+  }
+}
+
+void backward(const Work& work, const Instruction& op) {
+  switch (op.kind) {
+    case Kind::kLinear: return linear_backward(work, op);
+    case Kind::kPosition: return position_backward(work, op);
+    case Kind::kAttention: return attention_backward(work, op);
+    case Kind::kNormalize: return normalize_backward(work, op);
+    case Kind::kActivation: return activation_backward(work, op);
+    case Kind::kPool: return pool_backward(work, op);
+    case Kind::kReshape: return reshape_backward(work, op);
+    case Kind::kRescale: return rescale_backward(work, op);
+    case Kind::kUnfold: return unfold_backward(work, op);
+    case Kind::kSeed: return seed_backward(work, op);
+    case Kind::kCopy: return copy_backward(work, op);
+    default: return;
+  }
+}
+
+void run(const Work& work) {
+  const Program& program = *work.program;
+  for (int64_t i = 0; i < program.instruction_count; ++i) {
+    const Instruction& op = program.instructions[i];
+    op.backward ? backward(work, op) : forward(work, op);
+  }
+}
+
+void update(const Update& u, const Block& block, int64_t first, int64_t last) {
+  update_rows(u, block, first, last);
+}
+
+void transpose(const Block& block, const float* parameters, float* derived, int64_t first,
+               int64_t last) {
+  transpose_rows(block, parameters, derived, first, last);
+}
+
+void sum_slices(const float* const* parts, int64_t count, float* total, int64_t begin,
+                int64_t end) {
+  with_tree_sum(parts, count, [&](auto at) {
+    for (int64_t i = begin; i < end; i += kLanes) store(total + i, at(i));
+  });
+}
+
+// Multiply-adds in sixteen independent chains, as many as the machine can do: what benchmarks
+// call the peak. Returns how many were done.
+double peak(int64_t rounds) {
+  Vector chains[16];
+  for (int i = 0; i < 16; ++i) chains[i] = fill((float)i);
+  Vector factor = fill(0.999999f), term = fill(1e-6f);
+  asm volatile("" : "+m"(factor), "+m"(term));
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 16
+    for (int i = 0; i < 12; ++i) chains[i] = chains[i] * factor + term;
+  }
+  Vector total{};
+  for (int i = 0; i < 12; ++i) total += chains[i];
+  asm volatile("" : : "m"(total));
+  return (double)rounds * 12 * kLanes;
+}
+
+}  // namespace
+
+extern const Kernels kernels;
+const Kernels kernels = {UNDIVIDED_NAME(UNDIVIDED_SET_NAME), kLanes, run, update, transpose,
+                         sum_slices, peak};
+
+}  // namespace undivided::UNDIVIDED_SET

@@ -1,0 +1,95 @@
+// Linear: y = f(x·W + bias + table), over the rows of a group.
+//
+// Forward reads W [in, out]; backward reads Wᵀ, whose copy the update keeps fresh. In the forward
+// pass this was y = f(z), z = x·W + b + table[t]:
+//   dz = dy ∘ f'(z)    dW += xᵀ·dz    db += Σ dz    dtable[t] += dz[t]    dx = dz·Wᵀ
+#pragma once
+
+#include "activation.h"
+#include "matrix.h"
+#include "rows.h"
+
+namespace undivided::UNDIVIDED_SET {
+
+UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
+  const Buffer &x = buffer_of(work, op.x), &y = buffer_of(work, op.y);
+  const Block& weight = block_of(work, op.weight);
+  Product p{};
+  p.ldc = y.stride;
+  p.before_stride = y.stride;
+  p.function = op.function;
+  if (op.bias >= 0) p.bias = parameters_of(work, op.bias);
+  if (op.table >= 0) {
+    p.table = parameters_of(work, op.table);
+    p.table_stride = block_of(work, op.table).stride;
+  }
+  // A table starts anew with every sample; without one all rows of the group are one product.
+  int64_t pieces = p.table ? work.count : 1;
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    int64_t first = p.table ? start_of(work, y.axis, piece) : 0;
+    int64_t last = p.table ? start_of(work, y.axis, piece + 1) : rows_of(work, y.axis);
+    p.c = row_of(work, op.y, first);
+    if (op.before >= 0) p.before = row_of(work, op.before, first);
+    product<false>(p, last - first, weight.stride, row_of(work, op.x, first), x.stride,
+                   work.parameters + weight.offset, weight.stride, weight.rows);
+  }
+}
+
+// total[column] += Σ_rows from[row][column], in four interleaved chains a column.
+UNDIVIDED_INLINE void add_column_sums(const float* from, int64_t stride, int64_t rows,
+                                      int64_t columns, float* total) {
+  for (int64_t c = 0; c < columns; c += kLanes) {
+    Vector sums[4] = {};
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4)
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) sums[i] += load(from + (r + i) * stride + c);
+    for (; r < rows; ++r) sums[0] += load(from + r * stride + c);
+    store(total + c, load(total + c) + ((sums[0] + sums[1]) + (sums[2] + sums[3])));
+  }
+}
+
+UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
+  const Buffer &x = buffer_of(work, op.x), &dy = buffer_of(work, op.dy);
+  const Block& weight = block_of(work, op.weight);
+  int64_t rows = rows_of(work, dy.axis);
+  float* dz = values_of(work, op.dy);
+  if (op.function != Function::kNone) {
+    const float* z = values_of(work, op.function == Function::kRelu ? op.y : op.before);
+    activation_gradient(op.function, z, dz, dz, rows * dy.stride, false);
+  }
+
+  Product weights{};
+  weights.c = gradients_of(work, op.weight);
+  weights.ldc = weight.stride;
+  weights.accumulate = true;
+  product<true>(weights, weight.rows, weight.stride, values_of(work, op.x), x.stride, dz,
+                dy.stride, rows);
+  if (op.bias >= 0)
+    add_column_sums(dz, dy.stride, rows, weight.stride, gradients_of(work, op.bias));
+  if (op.table >= 0) {
+    float* table = gradients_of(work, op.table);
+    for (int64_t s = 0; s < work.count; ++s) {
+      int64_t first = start_of(work, dy.axis, s), count = start_of(work, dy.axis, s + 1) - first;
+      const float* from = dz + first * dy.stride;
+      for (int64_t i = 0; i < count * dy.stride; i += kLanes)
+        store(table + i, load(table + i) + load(from + i));
+    }
+  }
+
+  if (op.dx >= 0) {
+    const Buffer& dx = buffer_of(work, op.dx);
+    Product inputs{};
+    inputs.c = values_of(work, op.dx);
+    inputs.ldc = dx.stride;
+    inputs.accumulate = op.accumulate_x;
+    if (op.mask >= 0) {
+      inputs.mask = values_of(work, op.mask);
+      inputs.mask_stride = buffer_of(work, op.mask).stride;
+    }
+    product<false>(inputs, rows, weight.transposed_stride, dz, dy.stride,
+                   work.derived + weight.transposed, weight.transposed_stride, weight.width);
+  }
+}
+
+}  // namespace undivided::UNDIVIDED_SET

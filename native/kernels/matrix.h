@@ -1,0 +1,164 @@
+// Matrix products in register tiles.
+//
+// A tile is R rows × V vectors of accumulators held in registers while the loop over the shared
+// dimension runs inside it. Every element is one chain of multiply-adds in the order of that
+// dimension, whatever tile it falls into, so results do not depend on how rows are grouped.
+#pragma once
+
+#include "vector.h"
+
+namespace undivided::UNDIVIDED_SET {
+
+// The widest tile, and how many rows fit beside it: 32 registers with AVX-512, else 16.
+#if UNDIVIDED_LANES == 16
+constexpr int kMostVectors = 4;
+constexpr int most_rows(int vectors) { return vectors == 1 ? 14 : vectors == 2 ? 12 : vectors == 3 ? 8 : 6; }
+#else
+constexpr int kMostVectors = 2;
+constexpr int most_rows(int vectors) { return vectors == 1 ? 8 : 6; }
+#endif
+
+// Turns a count known only now, 1 … Most, into one known when compiling.
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+template <int Most, class Each>
+UNDIVIDED_INLINE void with_count(int64_t count, Each each) {
+  if constexpr (Most > 1) {
+    if (count < Most) return with_count<Most - 1>(count, each);
+  }
+  each(Count<Most>{});
+}
+
+// Calls each(height, first row) for tiles of nearly equal height, none above `most`.
+template <class Each>
+UNDIVIDED_INLINE void in_tiles(int64_t rows, int64_t most, Each each) {
+  int64_t row = 0;
+  for (int64_t left = (rows + most - 1) / most; left > 0; --left) {
+    int64_t height = (rows - row + left - 1) / left;
+    each(height, row);
+    row += height;
+  }
+}
+
+// acc[r][v] += Σ_k a(r, k) · b[k][v]. Plain: a(r, k) = a[r·lda + k]; Turned: a[k·lda + r].
+template <int R, int V, bool Turned>
+UNDIVIDED_INLINE void multiply(Vector (&acc)[R][V], const float* a, int64_t lda, const float* b,
+                               int64_t ldb, int64_t depth) {
+  for (int64_t k = 0; k < depth; ++k) {
+    Vector right[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) right[v] = load(b + v * kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      Vector left = fill(Turned ? a[r] : a[r * lda]);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) acc[r][v] += left * right[v];
+    }
+    a += Turned ? lda : 1;
+    b += ldb;
+  }
+}
+
+// What a product starts from and what is done to it. Null pointers are steps left out.
+struct Product {
+  float* c;
+  int64_t ldc;
+  bool accumulate;       // c += in place of c =
+  const float* bias;     // one row added to every row
+  const float* table;    // row r added to row r
+  int64_t table_stride;
+  const float* mask;     // where this is not positive, 0 is stored
+  int64_t mask_stride;
+  float* before;         // what the function is applied to is kept here
+  int64_t before_stride;
+  Function function;
+};
+
+template <int R, int V>
+UNDIVIDED_INLINE void begin(Vector (&acc)[R][V], const Product& p, int64_t row, int64_t column) {
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    Vector start = p.bias ? load(p.bias + column + v * kLanes) : Vector{};
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) acc[r][v] = start;
+  }
+  if (p.table) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        acc[r][v] += load(p.table + (row + r) * p.table_stride + column + v * kLanes);
+  }
+  if (p.accumulate) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        acc[r][v] += load(p.c + (row + r) * p.ldc + column + v * kLanes);
+  }
+}
+
+template <int R, int V>
+UNDIVIDED_INLINE void finish(Vector (&acc)[R][V], const Product& p, int64_t row, int64_t column) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      Vector value = acc[r][v];
+      int64_t at = column + v * kLanes;
+      if (p.function != Function::kNone) {
+        if (p.before) store(p.before + (row + r) * p.before_stride + at, value);
+        if (p.function == Function::kRelu) {
+          value = value < 0.0f ? Vector{} : value;
+        } else {
+          Vector bell;
+          value = value * normal_distribution(value, &bell);
+        }
+      }
+      if (p.mask) {
+        Vector gate = load(p.mask + (row + r) * p.mask_stride + at);
+        value = gate > 0.0f ? value : Vector{};
+      }
+      store(p.c + (row + r) * p.ldc + at, value);
+    }
+  }
+}
+
+template <int R, int V, bool Turned>
+__attribute__((noinline)) void tile(const Product& p, int64_t row, int64_t column, const float* a,
+                                    int64_t lda, const float* b, int64_t ldb, int64_t depth) {
+  Vector acc[R][V];
+  begin<R, V>(acc, p, row, column);
+  multiply<R, V, Turned>(acc, a + row * (Turned ? 1 : lda), lda, b + column, ldb, depth);
+  finish<R, V>(acc, p, row, column);
+}
+
+// A panel of V vectors: its rows in tiles of nearly equal height.
+template <int V, bool Turned>
+UNDIVIDED_INLINE void panel(const Product& p, int64_t rows, int64_t column, const float* a,
+                            int64_t lda, const float* b, int64_t ldb, int64_t depth) {
+  in_tiles(rows, most_rows(V), [&](int64_t height, int64_t row) {
+    with_count<most_rows(V)>(height, [&](auto count) {
+      tile<decltype(count)::value, V, Turned>(p, row, column, a, lda, b, ldb, depth);
+    });
+  });
+}
+
+// C[rows × columns] from A (rows × depth, or Turned: depth × rows) and B[depth × columns].
+// Columns are a multiple of kPad.
+template <bool Turned>
+UNDIVIDED_INLINE void product(const Product& p, int64_t rows, int64_t columns, const float* a,
+                              int64_t lda, const float* b, int64_t ldb, int64_t depth) {
+  for (int64_t column = 0; column < columns;) {
+    int64_t vectors = (columns - column) / kLanes;
+    if (vectors > kMostVectors) vectors = kMostVectors;
+    with_count<kMostVectors>(vectors, [&](auto count) {
+      panel<decltype(count)::value, Turned>(p, rows, column, a, lda, b, ldb, depth);
+    });
+    column += vectors * kLanes;
+  }
+}
+
+}  // namespace undivided::UNDIVIDED_SET

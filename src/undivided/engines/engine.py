@@ -1,0 +1,77 @@
+"""What every engine offers. The model, the training loop and the tests know no more than this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from undivided.plan.plan import Plan
+
+__all__ = ["Engine", "TrainedSteps"]
+
+# N samples, [N, *plan.input.shape]; targets y are [N] class numbers.
+
+
+@dataclass(frozen=True)
+class TrainedSteps:
+    """What a run of training steps did.
+
+    `losses` holds, for each step done, the sum of its samples' losses. `failed` says that the
+    step after those had a non-finite loss; the parameters are as they were before it.
+    """
+
+    losses: np.ndarray
+    failed: bool
+
+
+class Engine(Protocol):
+    """A plan that runs.
+
+    `parameters` are the engine's own arrays under the plan's names: live and writable, so that
+    what is written into them is used by the next call. `slots` are the optimizer's arrays
+    ("mean", …), each with the plan's names below it.
+    """
+
+    plan: Plan
+    parameters: Mapping[str, np.ndarray]
+    slots: Mapping[str, Mapping[str, np.ndarray]]
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """The plan's output (logits) for each sample: [N, *output.shape]."""
+        ...
+
+    def attention_weights(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """Layer name → softmax weights [N, heads, S, S]."""
+        ...
+
+    def loss_and_gradients(
+        self, x: np.ndarray, y: np.ndarray
+    ) -> tuple[float, dict[str, np.ndarray]]:
+        """The mean loss of the samples and its gradient for each parameter."""
+        ...
+
+    def pull_back(
+        self, x: np.ndarray, dy: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The gradients of sum(dy · output(x)) for x and for each parameter."""
+        ...
+
+    def train(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        order: np.ndarray,
+        batch_size: int,
+        first_step: int,
+        learning_rates: np.ndarray,
+    ) -> TrainedSteps:
+        """Take one step for each learning rate, over the samples that `order` (uint32) names.
+
+        The first step takes order[:batch_size] and so on; the last may be short. `first_step`
+        is how many steps the optimizer has taken before (Adam's t − 1). A batch's gradient is
+        that of its mean loss. Stops before a step whose loss is not finite.
+        """
+        ...

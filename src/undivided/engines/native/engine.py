@@ -1,0 +1,292 @@
+"""The native engine: plans as programs of C++ kernels, fused and threaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from undivided import _native
+from undivided.engines.engine import TrainedSteps
+from undivided.engines.native.machine import instruction_set, thread_count
+from undivided.plan.plan import Plan, Ragged
+from undivided.plan.schedule import Purpose, Schedule, schedule
+from undivided.training.optimizers import SGD, Adam, AdamW, Optimizer
+
+__all__ = ["NativeEngine"]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """An optimizer in the numbers that the native side reads."""
+
+    kind: int
+    momentum: float = 0.0
+    beta_1: float = 0.0
+    beta_2: float = 0.0
+    epsilon: float = 0.0
+    weight_decay: float = 0.0
+    epsilon_inside_root: int = 0
+
+
+def _rule_of(optimizer: Optimizer) -> _Rule:
+    if isinstance(optimizer, SGD):
+        return _Rule(1 if optimizer.momentum else 0, momentum=optimizer.momentum)
+    assert isinstance(optimizer, Adam)
+    rule = _Rule(2, 0.0, optimizer.beta_1, optimizer.beta_2, optimizer.epsilon)
+    if isinstance(optimizer, AdamW):
+        return _Rule(
+            2,
+            0.0,
+            optimizer.beta_1,
+            optimizer.beta_2,
+            optimizer.epsilon,
+            optimizer.weight_decay,
+            int(optimizer.epsilon_inside_root),
+        )
+    return rule
+
+
+def _aligned(floats: int) -> np.ndarray:
+    """Zeros that begin on a cache line, as the kernels' whole vectors want them."""
+    raw = np.zeros(floats + 16, np.float32)
+    skip = (-raw.ctypes.data % 64) // 4
+    return raw[skip : skip + floats]
+
+
+class NativeEngine:
+    """A plan that runs in C++, float32. See `undivided.engines.engine.Engine`."""
+
+    def __init__(self, plan: Plan, threads: int | None = None) -> None:
+        self.plan = plan
+        self.threads = thread_count(threads)
+        self.instruction_set = instruction_set()
+        self._schedule = schedule(plan)
+        storage = self._schedule.storage
+        self._flat = _aligned(storage.floats)
+        self.parameters: Mapping[str, np.ndarray] = self._views(self._flat)
+        self._rule = _rule_of(plan.optimizer)
+        self._slots = {name: _aligned(storage.floats) for name in plan.optimizer.kept()}
+        self.slots: Mapping[str, Mapping[str, np.ndarray]] = {
+            name: self._views(flat) for name, flat in self._slots.items()
+        }
+        self._sessions: dict[Purpose, _native.Session] = {}
+
+    def _views(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """The plan's parameters, in its order, as views of a flat array."""
+        places = self._schedule.storage.places
+        return {name: places[name].view(flat) for name in self.plan.parameters}
+
+    @property
+    def schedule(self) -> Schedule:
+        return self._schedule
+
+    def allocated_bytes(self, purpose: Purpose) -> dict[str, int]:
+        """What a session holds at present, for those who check what `describe` says."""
+        arenas, gradients, derived, workers = self._session(purpose).bytes()
+        return {
+            "arenas": arenas,
+            "gradients": gradients,
+            "derived": derived,
+            "workers": workers,
+            "parameters": self._flat.nbytes,
+            "slots": sum(flat.nbytes for flat in self._slots.values()),
+        }
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        batch = _Batch(self, x)
+        shape = self.plan.output.shape
+        output, outputs, starts = batch.room([shape])
+        self._session("predict").run(self._flat, batch.samples(), outputs, starts, self.threads)
+        return batch.split(output, [shape])[0]
+
+    def attention_weights(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        batch = _Batch(self, x)
+        layers, shapes = [], []
+        for op in self.plan.operations:
+            if op.kind == "attention":
+                query, key = (self.plan.values[name].shape[0] for name in op.inputs[:2])
+                layers.append(op.layer)
+                shapes.append((op.attributes["heads"], query, key))
+        output, outputs, starts = batch.room(shapes)
+        self._session("weights").run(self._flat, batch.samples(), outputs, starts, self.threads)
+        return dict(zip(layers, batch.split(output, shapes), strict=True))
+
+    def loss_and_gradients(
+        self, x: np.ndarray, y: np.ndarray
+    ) -> tuple[float, dict[str, np.ndarray]]:
+        batch = _Batch(self, x)
+        total = _aligned(self._schedule.storage.floats)
+        loss = self._session("train").gradients(
+            self._flat,
+            batch.samples(y),
+            self._schedule.slice_samples(batch.count),
+            total,
+            None,
+            _NOWHERE,
+            [],
+            [],
+            self.threads,
+        )
+        return loss / batch.count, {k: v.copy() for k, v in self._views(total).items()}
+
+    def pull_back(
+        self, x: np.ndarray, dy: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        batch = _Batch(self, x)
+        total = _aligned(self._schedule.storage.floats)
+        dx, outputs, starts = batch.room([self.plan.input.shape])
+        self._session("pull_back").gradients(
+            self._flat,
+            batch.samples(),
+            self._schedule.slice_samples(batch.count),
+            total,
+            batch.joined(dy),
+            batch.starts(self.plan.output.shape),
+            outputs,
+            starts,
+            self.threads,
+        )
+        gradients = {k: v.copy() for k, v in self._views(total).items()}
+        return batch.split(dx, [self.plan.input.shape])[0], gradients
+
+    def train(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        order: np.ndarray,
+        batch_size: int,
+        first_step: int,
+        learning_rates: np.ndarray,
+    ) -> TrainedSteps:
+        batch = _Batch(self, x)
+        order = np.ascontiguousarray(order, np.uint32)
+        if len(order) and int(order.max()) >= batch.count:
+            raise IndexError(f"order names sample {int(order.max())} of {batch.count}")
+        losses, failed = self._session("train").train(
+            self._flat,
+            list(self._slots.values()),
+            batch.samples(y),
+            order,
+            batch_size,
+            self._schedule.slice_samples(batch_size),
+            self._rule,
+            first_step,
+            np.ascontiguousarray(learning_rates, np.float64),
+            self.threads,
+        )
+        return TrainedSteps(np.array(losses), failed)
+
+    def _session(self, purpose: Purpose) -> _native.Session:
+        if purpose not in self._sessions:
+            program = self._schedule.program(purpose)
+            derived = _aligned(program.derived_floats)
+            for offset, rows in program.constants.items():
+                derived[offset : offset + rows.size] = rows.ravel()
+            self._sessions[purpose] = _native.Session(
+                list(program.instructions),
+                list(program.buffers),
+                list(program.blocks),
+                list(program.axes),
+                program.arena_floats,
+                program.group,
+                program.parameter_floats,
+                derived,
+                self.instruction_set,
+            )
+        return self._sessions[purpose]
+
+    def _make_room(self, longest: int) -> None:
+        """Samples longer than any before need larger arenas; the parameters stay where they are."""
+        if longest > self._schedule.longest:
+            self._schedule = schedule(self.plan, 1 << (longest - 1).bit_length())
+            self._sessions.clear()
+
+
+_NOWHERE = np.zeros(0, np.int64)
+
+
+class _Batch:
+    """Samples as the native side wants them: one array, and row starts where lengths differ."""
+
+    def __init__(self, engine: NativeEngine, x: np.ndarray | Sequence[np.ndarray]) -> None:
+        self.shape = engine.plan.input.shape
+        self.ragged = any(isinstance(n, Ragged) for n in self.shape)
+        self.count = len(x)
+        if not self.ragged:
+            self.x = _readable(np.asarray(x))
+            self.lengths = None
+            return
+        lengths = np.array([len(sample) for sample in x], np.int64)
+        engine._make_room(int(lengths.max(initial=1)))
+        self.lengths = lengths
+        width = self.shape[-1]
+        rows = [_readable(np.asarray(sample)) for sample in x]
+        self.x = np.concatenate(rows) if rows else np.zeros((0, width), np.float32)
+
+    def samples(self, y: np.ndarray | None = None) -> _native.Samples:
+        first_row = None if self.lengths is None else _starts(self.lengths)
+        target = None if y is None else np.ascontiguousarray(y, np.int32)
+        return _native.Samples(self.x, first_row, target)
+
+    def _sizes(self, shape: tuple[int | Ragged, ...]) -> np.ndarray | int:
+        """Numbers in each sample's part of an output: an array where lengths differ."""
+        size: np.ndarray | int = 1
+        for extent in shape:
+            size = size * (self.lengths if isinstance(extent, Ragged) else extent)
+        return size
+
+    def starts(self, shape: tuple[int | Ragged, ...]) -> np.ndarray:
+        """Where each sample begins in an output; nothing where all have the same size."""
+        sizes = self._sizes(shape)
+        return _starts(sizes) if isinstance(sizes, np.ndarray) else _NOWHERE
+
+    def room(
+        self, shapes: Sequence[tuple[int | Ragged, ...]]
+    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+        """Empty outputs of these shapes a sample, and where each sample begins in them."""
+        arrays, starts = [], []
+        for shape in shapes:
+            sizes = self._sizes(shape)
+            if isinstance(sizes, np.ndarray):
+                arrays.append(np.empty(int(sizes.sum()), np.float32))
+            else:
+                arrays.append(np.empty((self.count, *shape), np.float32))
+            starts.append(self.starts(shape))
+        return arrays, arrays, starts
+
+    def split(
+        self, arrays: list[np.ndarray], shapes: Sequence[tuple[int | Ragged, ...]]
+    ) -> list[np.ndarray]:
+        """Outputs as the caller wants them: an array, or a list where samples differ in length."""
+        results = []
+        for array, shape in zip(arrays, shapes, strict=True):
+            sizes = self._sizes(shape)
+            if isinstance(sizes, np.ndarray):
+                pieces = np.split(array, np.cumsum(sizes)[:-1]) if self.count else []
+                lengths = self.lengths
+                assert lengths is not None
+                array = [
+                    piece.reshape([n if isinstance(e, Ragged) else e for e in shape])
+                    for piece, n in zip(pieces, lengths, strict=True)
+                ]
+            results.append(array)
+        return results
+
+    def joined(self, dy: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
+        """The gradient of the output, sample after sample."""
+        if isinstance(dy, np.ndarray) and dy.dtype != object:
+            return np.ascontiguousarray(dy, np.float32)
+        return np.concatenate([np.asarray(d, np.float32).ravel() for d in dy])
+
+
+def _readable(x: np.ndarray) -> np.ndarray:
+    """Bytes stay bytes; every other number becomes float32."""
+    return np.ascontiguousarray(x, np.uint8 if x.dtype == np.uint8 else np.float32)
+
+
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    starts = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts

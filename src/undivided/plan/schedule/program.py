@@ -1,0 +1,133 @@
+"""The program: instructions over buffers, as the native engine reads them.
+
+The fields and numbers here are those of `native/engine/program.h`; the binding reads them by
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+
+import numpy as np
+
+from undivided.plan.schedule.storage import Block
+
+__all__ = ["Axis", "Buffer", "Function", "Instruction", "Kind", "Program"]
+
+
+class Kind(IntEnum):
+    """What an instruction does, in the order of the native side's own list."""
+
+    LOAD = 0
+    LINEAR = 1
+    POSITION = 2
+    ATTENTION = 3
+    NORMALIZE = 4
+    ACTIVATION = 5
+    ADD = 6
+    POOL = 7
+    RESHAPE = 8
+    RESCALE = 9
+    UNFOLD = 10
+    CROSS_ENTROPY = 11
+    SEED = 12
+    COPY = 13
+    STORE = 14
+    STORE_WEIGHTS = 15
+
+
+class Function(IntEnum):
+    NONE = 0
+    RELU = 1
+    GELU = 2
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How many rows a sample has: `rows`, or −1 where each brings its own, at most `most`."""
+
+    rows: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Rows in the arena: `width` numbers that count, `stride` apart."""
+
+    offset: int
+    axis: int
+    width: int
+    stride: int
+
+
+@dataclass
+class Instruction:
+    """One operation in one direction; buffers and blocks by index, −1 for none."""
+
+    kind: Kind
+    backward: int = 0
+    x: int = -1
+    y: int = -1
+    z: int = -1
+    v: int = -1
+    dx: int = -1
+    dy: int = -1
+    dz: int = -1
+    dv: int = -1
+    accumulate_x: int = 0
+    accumulate_z: int = 0
+    accumulate_v: int = 0
+    mask: int = -1
+    before: int = -1
+    probabilities: int = -1
+    scratch: int = -1
+    weight: int = -1
+    bias: int = -1
+    table: int = -1
+    gain: int = -1
+    shift: int = -1
+    function: Function = Function.NONE
+    heads: int = 0
+    height: int = 0
+    across_image: int = 0
+    depth: int = 0
+    down: int = 0
+    across: int = 0
+    slot: int = 0
+    scale: float = 1.0
+    offset: float = 0.0
+    layer: str = field(default="", repr=False)
+
+    def buffers(self) -> list[int]:
+        """The buffers that this instruction touches."""
+        return [getattr(self, name) for name in _BUFFER_FIELDS if getattr(self, name) >= 0]
+
+    def __str__(self) -> str:
+        parts = [f"{self.kind.name.lower()}{'′' if self.backward else ''}"]
+        for each in fields(self)[2:-1]:
+            value = getattr(self, each.name)
+            if value != each.default:
+                parts.append(f"{each.name}={int(value) if isinstance(value, IntEnum) else value}")
+        return " ".join(parts)
+
+
+_BUFFER_FIELDS = (
+    "x", "y", "z", "v", "dx", "dy", "dz", "dv", "mask", "before", "probabilities", "scratch",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions, and the memory that they work in."""
+
+    instructions: tuple[Instruction, ...]
+    buffers: tuple[Buffer, ...]
+    blocks: tuple[Block, ...]
+    axes: tuple[Axis, ...]
+    arena_floats: int
+    group: int
+    parameter_floats: int
+    derived_floats: int
+    constants: Mapping[int, np.ndarray]
