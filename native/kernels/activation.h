@@ -32,11 +32,14 @@ UNDIVIDED_INLINE void activation_gradient(Function function, const float* kept, 
   }
 }
 
+UNDIVIDED_INLINE void activate_all(Function function, const float* x, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) store(y + i, activate(function, load(x + i)));
+}
+
 UNDIVIDED_INLINE void activation_forward(const Work& work, const Instruction& op) {
-  const float* x = values_of(work, op.x);
-  float* y = values_of(work, op.y);
-  int64_t count = rows_of(work, buffer_of(work, op.y).axis) * buffer_of(work, op.y).stride;
-  for (int64_t i = 0; i < count; i += kLanes) store(y + i, activate(op.function, load(x + i)));
+  const Buffer& y = buffer_of(work, op.y);
+  activate_all(op.function, values_of(work, op.x), values_of(work, op.y),
+               rows_of(work, y.axis) * y.stride);
 }
 
 UNDIVIDED_INLINE void activation_backward(const Work& work, const Instruction& op) {

@@ -16,8 +16,9 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
   const Block& weight = block_of(work, op.weight);
   Product p{};
   p.ldc = y.stride;
-  p.before_stride = y.stride;
-  p.function = op.function;
+  p.relu = op.function == Function::kRelu;
+  // gelu needs what it was applied to for its derivative, and follows as a pass of its own.
+  int64_t result = op.before >= 0 ? op.before : op.y;
   if (op.bias >= 0) p.bias = parameters_of(work, op.bias);
   if (op.table >= 0) {
     p.table = parameters_of(work, op.table);
@@ -28,11 +29,13 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
   for (int64_t piece = 0; piece < pieces; ++piece) {
     int64_t first = p.table ? start_of(work, y.axis, piece) : 0;
     int64_t last = p.table ? start_of(work, y.axis, piece + 1) : rows_of(work, y.axis);
-    p.c = row_of(work, op.y, first);
-    if (op.before >= 0) p.before = row_of(work, op.before, first);
+    p.c = row_of(work, result, first);
     product<false>(p, last - first, weight.stride, row_of(work, op.x, first), x.stride,
                    work.parameters + weight.offset, weight.stride, weight.rows);
   }
+  if (op.function == Function::kGelu)
+    activate_all(op.function, values_of(work, result), values_of(work, op.y),
+                 rows_of(work, y.axis) * y.stride);
 }
 
 // total[column] += Σ_rows from[row][column], in four interleaved chains a column.

@@ -71,9 +71,7 @@ struct Product {
   int64_t table_stride;
   const float* mask;     // where this is not positive, 0 is stored
   int64_t mask_stride;
-  float* before;         // what the function is applied to is kept here
-  int64_t before_stride;
-  Function function;
+  bool relu;             // negative results become 0
 };
 
 template <int R, int V>
@@ -102,28 +100,26 @@ UNDIVIDED_INLINE void begin(Vector (&acc)[R][V], const Product& p, int64_t row, 
 
 template <int R, int V>
 UNDIVIDED_INLINE void finish(Vector (&acc)[R][V], const Product& p, int64_t row, int64_t column) {
+  if (p.relu) {
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      Vector value = acc[r][v];
-      int64_t at = column + v * kLanes;
-      if (p.function != Function::kNone) {
-        if (p.before) store(p.before + (row + r) * p.before_stride + at, value);
-        if (p.function == Function::kRelu) {
-          value = value < 0.0f ? Vector{} : value;
-        } else {
-          Vector bell;
-          value = value * normal_distribution(value, &bell);
-        }
-      }
-      if (p.mask) {
-        Vector gate = load(p.mask + (row + r) * p.mask_stride + at);
-        value = gate > 0.0f ? value : Vector{};
-      }
-      store(p.c + (row + r) * p.ldc + at, value);
-    }
+      for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] < 0.0f ? Vector{} : acc[r][v];
   }
+  if (p.mask) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        Vector gate = load(p.mask + (row + r) * p.mask_stride + column + v * kLanes);
+        acc[r][v] = gate > 0.0f ? acc[r][v] : Vector{};
+      }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v)
+      store(p.c + (row + r) * p.ldc + column + v * kLanes, acc[r][v]);
 }
 
 template <int R, int V, bool Turned>

@@ -21,7 +21,6 @@ constexpr int kLanes = UNDIVIDED_LANES;
 typedef float Vector __attribute__((vector_size(4 * kLanes)));
 typedef float Unaligned __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 typedef int32_t Whole __attribute__((vector_size(4 * kLanes)));
-typedef uint8_t Bytes __attribute__((vector_size(kLanes), aligned(1), may_alias));
 
 constexpr float kInfinity = __builtin_inff();
 

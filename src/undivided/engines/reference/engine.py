@@ -1,0 +1,277 @@
+"""ReferenceEngine: walks a plan forward, then back.
+
+Forward computes each value from those before it and keeps them all. Backward takes the
+operations in reverse: each turns the gradient of what it gave into gradients of what it took.
+A value that several operations took (the x of `x + f(x)`) gets the sum of their gradients.
+"""
+
+# B samples run together, N samples in all, H heads, S queries, T keys
+#
+# a value of the plan with shape (S, E) is an array [B, S, E] here
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from undivided.engines.engine import TrainedSteps
+from undivided.engines.reference import (
+    activation,
+    add,
+    attention,
+    cross_entropy,
+    linear,
+    normalize,
+    pool,
+    position,
+    rescale,
+    reshape,
+    unfold,
+)
+from undivided.engines.reference.samples import Samples, gather, groups, take
+from undivided.errors import ArgumentError, DataError, ShapeError
+from undivided.plan.plan import Operation, Plan
+
+__all__ = ["PRIMITIVES", "ReferenceEngine"]
+
+PRIMITIVES: dict[str, ModuleType] = {
+    "rescale": rescale,
+    "unfold": unfold,
+    "linear": linear,
+    "position": position,
+    "attention": attention,
+    "normalize": normalize,
+    "activation": activation,
+    "add": add,
+    "pool": pool,
+    "reshape": reshape,
+}
+
+Values = dict[str, np.ndarray]
+
+# Overflow is no reason to print a warning: what is not finite shows in the loss. Hence the
+# `np.errstate` of every public method.
+
+
+class ReferenceEngine:
+    """A plan that runs in NumPy; what each method does is in `undivided.engines.engine`.
+
+    Where an axis is ragged, samples go in and results come out as lists of arrays.
+    """
+
+    def __init__(self, plan: Plan, dtype: Any = np.float32) -> None:
+        self.plan = plan
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.float32, np.float64):
+            raise ArgumentError(
+                "The 'dtype' of ReferenceEngine must be float32 or float64. "
+                f"Got {self.dtype.name}.",
+                argument="dtype",
+            )
+        self.parameters: Mapping[str, np.ndarray] = self._zeros()
+        self.slots: Mapping[str, Mapping[str, np.ndarray]] = {
+            slot: self._zeros() for slot in plan.optimizer.kept()
+        }
+
+    # What the protocol asks for.
+
+    @np.errstate(all="ignore")
+    def predict(self, x: Samples) -> Any:
+        """The plan's output for each sample: [N, *output.shape]."""
+        output = self.plan.output
+        results = (
+            (rows, self._forward(group)[output.name])
+            for rows, group in groups(self.plan, x, self.dtype)
+        )
+        return gather(len(x), output.shape, results, self.dtype)
+
+    @np.errstate(all="ignore")
+    def attention_weights(self, x: Samples) -> dict[str, Any]:
+        """Layer name → softmax weights [N, H, S, T]."""
+        operations = [op for op in self.plan.operations if op.kind == "attention"]
+        found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {op.layer: [] for op in operations}
+        for rows, group in groups(self.plan, x, self.dtype):
+            values = self._forward(group)
+            for op in operations:
+                query, key = values[op.inputs[0]], values[op.inputs[1]]
+                found[op.layer].append((rows, attention.weights(query, key, **op.attributes)))
+        gathered = {}
+        for op in operations:
+            S, T = (self.plan.values[name].shape[0] for name in op.inputs[:2])
+            shape = (op.attributes["heads"], S, T)
+            gathered[op.layer] = gather(len(x), shape, found[op.layer], self.dtype)
+        return gathered
+
+    @np.errstate(all="ignore")
+    def loss_and_gradients(self, x: Samples, y: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
+        """The mean loss of the samples and its gradient for each parameter."""
+        labels = self._labels(x, y)
+        total, gradients = 0.0, self._zeros()
+        for rows, group in groups(self.plan, x, self.dtype):
+            values = self._forward(group)
+            logits = values[self.plan.output.name]
+            losses = cross_entropy.forward(logits, labels[rows])
+            total += float(losses.sum(dtype=np.float64))
+            dlosses = np.full(len(rows), 1 / len(x), self.dtype)
+            dlogits = cross_entropy.backward(dlosses, logits, labels[rows])
+            self._backward(values, dlogits, gradients)
+        return total / len(x), gradients
+
+    @np.errstate(all="ignore")
+    def pull_back(self, x: Samples, dy: Samples) -> tuple[Any, dict[str, np.ndarray]]:
+        """The gradients of sum(dy · output(x)) for x and for each parameter."""
+        if len(dy) != len(x):
+            raise ShapeError(f"pull_back expects a dy for each of {len(x)} samples. Got {len(dy)}.")
+        gradients = self._zeros()
+        results = []
+        for rows, group in groups(self.plan, x, self.dtype):
+            values = self._forward(group)
+            output = values[self.plan.output.name]
+            doutput = np.stack([np.asarray(dy[row], self.dtype) for row in rows])
+            if doutput.shape != output.shape:
+                raise ShapeError(
+                    f"pull_back expects a dy of shape {output.shape[1:]} for each sample. "
+                    f"Got {doutput.shape[1:]}."
+                )
+            results.append((rows, self._backward(values, doutput, gradients)))
+        return gather(len(x), self.plan.input.shape, results, self.dtype), gradients
+
+    @np.errstate(all="ignore")
+    def train(
+        self,
+        x: Samples,
+        y: np.ndarray,
+        order: np.ndarray,
+        batch_size: int,
+        first_step: int,
+        learning_rates: np.ndarray,
+    ) -> TrainedSteps:
+        """Take one step for each learning rate, over the samples that `order` names."""
+        losses: list[float] = []
+        for number, rate in enumerate(learning_rates):
+            batch = order[number * batch_size : (number + 1) * batch_size]
+            if not len(batch):
+                raise ArgumentError(
+                    f"train expects an order that fills {len(learning_rates)} steps of "
+                    f"{batch_size}. Got {len(order)} samples.",
+                    argument="order",
+                )
+            loss, gradients = self.loss_and_gradients(take(x, batch), np.asarray(y)[batch])
+            if not np.isfinite(loss):
+                return TrainedSteps(np.array(losses, np.float64), failed=True)
+            self._update(gradients, first_step + number + 1, float(rate))
+            losses.append(loss * len(batch))
+        return TrainedSteps(np.array(losses, np.float64), failed=False)
+
+    # Besides the protocol.
+
+    @np.errstate(all="ignore")
+    def diagnose(self, x: Samples, y: np.ndarray) -> str | None:
+        """Layer and tensor of the first number that is not finite; None where all are finite.
+
+        Looked for in the order in which one would cause another: parameters, input, what each
+        operation gives, the losses.
+        """
+        for name, parameter in self.plan.parameters.items():
+            if trouble := _non_finite(self.parameters[name]):
+                return f"layer {parameter.layer!r}: its parameter {name!r} holds {trouble}"
+        labels = self._labels(x, y)
+        for rows, group in groups(self.plan, x, self.dtype):
+            if trouble := _non_finite(group, rows):
+                return f"the input holds {trouble}"
+            values = self._forward(group)
+            for op in self.plan.operations:
+                if trouble := _non_finite(values[op.output], rows):
+                    return f"layer {op.layer!r}: its {op.kind} gives {op.output!r} with {trouble}"
+            losses = cross_entropy.forward(values[self.plan.output.name], labels[rows])
+            if trouble := _non_finite(losses, rows):
+                return f"the loss holds {trouble}"
+        return None
+
+    # The walk.
+
+    def _forward(self, group: np.ndarray) -> Values:
+        """Every value of the plan, for samples of one shape."""
+        values = {self.plan.input.name: group}
+        for op in self.plan.operations:
+            inputs = [values[name] for name in op.inputs]
+            values[op.output] = PRIMITIVES[op.kind].forward(*inputs, **self._arguments(op))
+        return values
+
+    def _backward(
+        self, values: Values, doutput: np.ndarray, gradients: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        """Add to the parameters' `gradients`; return the gradient of the input."""
+        dvalues = {name: np.zeros_like(value) for name, value in values.items()}
+        dvalues[self.plan.output.name] += doutput
+        for op in reversed(self.plan.operations):
+            inputs = [values[name] for name in op.inputs]
+            dy = dvalues.pop(op.output)
+            found = PRIMITIVES[op.kind].backward(dy, *inputs, **self._arguments(op))
+            found = found if isinstance(found, tuple) else (found,)
+            dinputs, dparameters = found[: len(inputs)], found[len(inputs) :]
+            for name, dinput in zip(op.inputs, dinputs, strict=True):
+                dvalues[name] += dinput
+            for role, dparameter in zip(_roles(op), dparameters, strict=True):
+                gradients[op.parameters[role]] += dparameter
+        return dvalues[self.plan.input.name]
+
+    def _arguments(self, op: Operation) -> dict[str, Any]:
+        """What an operation's primitive takes besides its inputs."""
+        arguments: dict[str, Any] = {
+            role: self.parameters[name] for role, name in op.parameters.items()
+        }
+        if op.kind == "reshape":
+            arguments["shape"] = self.plan.values[op.output].shape
+        return arguments | dict(op.attributes)
+
+    def _update(self, gradients: Mapping[str, np.ndarray], step: int, rate: float) -> None:
+        for name, parameter in self.plan.parameters.items():
+            slots = {slot: arrays[name] for slot, arrays in self.slots.items()}
+            self.plan.optimizer.update(
+                self.parameters[name], gradients[name], slots, step, rate, parameter.decays
+            )
+
+    def _zeros(self) -> dict[str, np.ndarray]:
+        return {
+            name: np.zeros(parameter.shape, self.dtype)
+            for name, parameter in self.plan.parameters.items()
+        }
+
+    def _labels(self, x: Samples, y: np.ndarray) -> np.ndarray:
+        labels, classes = np.asarray(y), self.plan.output.width
+        if labels.shape != (len(x),) or labels.dtype.kind not in "iu" or not len(x):
+            raise DataError(
+                f"{self.plan.name} expects a class number for each of {len(x)} samples: whole "
+                f"numbers [{len(x)}], at least one. Got {labels.dtype.name} {list(labels.shape)}."
+            )
+        outside = (labels < 0) | (labels >= classes)
+        if outside.any():
+            first = int(np.argmax(outside))
+            raise DataError(
+                f"{self.plan.name} expects class numbers from 0 to {classes - 1}. "
+                f"Got {labels[first]} (sample {first})."
+            )
+        return labels
+
+
+def _roles(op: Operation) -> list[str]:
+    """The names under which a primitive takes its parameters, in the order it takes them."""
+    arguments = inspect.signature(PRIMITIVES[op.kind].forward).parameters
+    return [name for name in arguments if name in op.parameters]
+
+
+def _non_finite(array: np.ndarray, rows: np.ndarray | None = None) -> str:
+    """`NaN at [0, 3]`, `infinity at [2] (sample 17)`, or nothing where all are finite."""
+    finite = np.isfinite(array)
+    if finite.all():
+        return ""
+    place = [int(i) for i in np.unravel_index(int(np.argmin(finite)), array.shape)]
+    word = "NaN" if np.isnan(array[tuple(place)]) else "infinity"
+    if rows is None:
+        return f"{word} at {place}"
+    return f"{word} at {place[1:]} (sample {rows[place[0]]})"

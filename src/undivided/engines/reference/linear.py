@@ -1,0 +1,34 @@
+"""linear: y = x·W + b over the last axis."""
+
+# B batch, I width in, O width out; the axes between them (tokens) are treated alike
+#
+# x        [B, …, I]
+# weight   [I, O]
+# bias     [O]
+# y        [B, …, O]
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["backward", "forward"]
+
+
+def forward(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+    y = x @ weight
+    return y if bias is None else y + bias
+
+
+def backward(
+    dy: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None
+) -> tuple[np.ndarray, ...]:
+    dx = dy @ weight.T
+
+    # W and b take part once for each row of x: their gradients are sums over all rows.
+    x_rows = x.reshape(-1, weight.shape[0])  # [N, I]
+    dy_rows = dy.reshape(-1, weight.shape[1])  # [N, O]
+    dweight = x_rows.T @ dy_rows
+    if bias is None:
+        return dx, dweight
+    dbias = dy_rows.sum(axis=0)
+    return dx, dweight, dbias

@@ -1,0 +1,36 @@
+"""position: y[t] = x[t] + table[t], with a table that is learned, or sinusoidal without one."""
+
+# B batch, S tokens, E width
+#
+# x, y    [B, S, E]
+# table   [S, E]
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["backward", "forward", "sinusoidal_table"]
+
+
+def sinusoidal_table(tokens: int, width: int) -> np.ndarray:
+    """[tokens, width] in float64: sin (even d) or cos (odd d) of t / 10000^(2⌊d/2⌋ / width)."""
+    t = np.arange(tokens)[:, None]
+    d = np.arange(width)[None, :]
+    angle = t / 10000.0 ** (2 * (d // 2) / width)
+    return np.where(d % 2 == 0, np.sin(angle), np.cos(angle))
+
+
+def forward(x: np.ndarray, table: np.ndarray | None = None) -> np.ndarray:
+    if table is None:
+        table = sinusoidal_table(*x.shape[1:]).astype(x.dtype)
+    return x + table
+
+
+def backward(
+    dy: np.ndarray, x: np.ndarray, table: np.ndarray | None = None
+) -> tuple[np.ndarray, ...]:
+    dx = dy
+    if table is None:
+        return (dx,)
+    dtable = dy.sum(axis=0)  # every sample used the same table
+    return dx, dtable

@@ -1,0 +1,57 @@
+"""The log of a training run: a CSV file with one line an epoch, there as soon as it is over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from undivided.errors import ArgumentError
+from undivided.training.history import Epoch
+from undivided.training.progress import Progress
+
+__all__ = ["Log"]
+
+
+class Log(Progress):
+    """`epoch,loss,time,test_accuracy`, the accuracy in percent and empty without a test.
+
+    The folder is made. Opening happens at once, so that a path that cannot be written is an
+    error before training and not after it. `continued` adds to a log that is there already.
+    """
+
+    header = "epoch,loss,time,test_accuracy"
+
+    def __init__(self, path: str | os.PathLike[str], *, continued: bool = False) -> None:
+        self.path = Path(os.path.expanduser(path))
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: TextIO = self.path.open("a" if continued else "w", encoding="utf-8")
+            if self._file.tell() == 0:
+                self._write(self.header)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ArgumentError(
+                f"The log {str(self.path)!r} cannot be written: {reason}. Name another file.",
+                argument="log",
+            ) from error
+
+    def finished(self, entry: Epoch) -> None:
+        accuracy = "" if entry.test_accuracy is None else f"{100 * entry.test_accuracy:.2f}"
+        self._write(f"{entry.epoch},{entry.loss:.6f},{entry.seconds:.3f},{accuracy}")
+
+    def _write(self, line: str) -> None:
+        self._file.write(line + "\n")
+        self._file.flush()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()

@@ -1,0 +1,247 @@
+"""The conformance table: every primitive × option × shape whose backward is checked.
+
+One row is one check. Tests compare each with central differences and with PyTorch's autograd,
+and `tests/mutate.py` runs them against broken backward passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from undivided.engines.reference import PRIMITIVES, activation, cross_entropy
+from undivided.gradient_check import GradientReport, check_gradients
+
+__all__ = ["CASES", "MODULES", "Case", "arrays", "check_relu_at_its_kink", "labels"]
+
+MODULES: dict[str, ModuleType] = {**PRIMITIVES, "cross_entropy": cross_entropy}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A primitive with an option, given arrays of certain shapes."""
+
+    primitive: str
+    option: str
+    inputs: tuple[np.ndarray, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    step: float = 1e-5
+    """Of the central differences; smaller where the function bends sharply."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What makes a check distinct: the numbers in the arrays do not."""
+        return (self.primitive, self.option, tuple(x.shape for x in self.inputs))
+
+    def __str__(self) -> str:
+        shapes = " ".join("×".join(map(str, x.shape)) for x in self.inputs)
+        return f"{self.primitive}: {self.option}: {shapes}"
+
+    def forward(self, *inputs: np.ndarray, module: ModuleType | None = None) -> np.ndarray:
+        return (module or MODULES[self.primitive]).forward(*inputs, **self.attributes)
+
+    def backward(
+        self, dy: np.ndarray, *inputs: np.ndarray, module: ModuleType | None = None
+    ) -> Any:
+        return (module or MODULES[self.primitive]).backward(dy, *inputs, **self.attributes)
+
+    def check(self, module: ModuleType | None = None) -> GradientReport:
+        """The full Jacobian of `module`'s backward against the primitive's own forward."""
+
+        def backward(dy: np.ndarray, *inputs: np.ndarray) -> Any:
+            return self.backward(dy, *inputs, module=module)
+
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            return check_gradients(self.forward, backward, *self.inputs, step=self.step)
+
+
+def arrays(*shapes: tuple[int, ...], seed: int = 0, scale: float = 1.0) -> tuple[np.ndarray, ...]:
+    """Normal numbers in float64, none closer to 0 (the kink of relu) than 0.05·scale."""
+    random = np.random.default_rng([seed, *(n for shape in shapes for n in shape)])
+    drawn = []
+    for shape in shapes:
+        x = random.normal(size=shape)
+        drawn.append(scale * (x + np.where(x < 0, -0.05, 0.05)))
+    return tuple(drawn)
+
+
+def check_relu_at_its_kink(module: ModuleType = activation) -> None:
+    """Differences say nothing about 0 itself: there the derivative is 0 by definition."""
+    x = np.array([[-1.0, -0.0, 0.0, 1.0]])
+    np.testing.assert_array_equal(module.forward(x, "relu"), [[0, 0, 0, 1]])
+    np.testing.assert_array_equal(module.backward(np.ones_like(x), x, "relu"), [[0, 0, 0, 1]])
+
+
+def labels(count: int, classes: int) -> np.ndarray:
+    return np.arange(count) * 7 % classes
+
+
+def _rescale() -> list[Case]:
+    return [
+        Case("rescale", option, arrays(shape), attributes)
+        for option, attributes in {
+            "scale": {"scale": 1 / 255, "offset": 0.0},
+            "scale and offset": {"scale": -2.5, "offset": 0.75},
+        }.items()
+        for shape in [(2, 3), (2, 3, 4), (1, 2, 2, 2)]
+    ]
+
+
+def _unfold() -> list[Case]:
+    shapes = {
+        "square": ((2, 2), [(2, 4, 4), (1, 2, 6), (2, 2, 2)]),
+        "tall": ((3, 1), [(2, 3, 2), (1, 6, 3)]),
+        "wide": ((1, 2), [(2, 3, 4)]),
+        "square, channels": ((2, 2), [(2, 4, 4, 3), (1, 4, 2, 1)]),
+        "wide, channels": ((1, 3), [(2, 3, 6, 2), (3, 2, 3, 2)]),
+    }
+    return [
+        Case("unfold", option, arrays(shape), {"size": size})
+        for option, (size, xs) in shapes.items()
+        for shape in xs
+    ]
+
+
+def _linear() -> list[Case]:
+    cases = []
+    for x, units in [
+        ((1, 1), 1),
+        ((3, 4), 2),
+        ((1, 5), 3),
+        ((2, 3, 4), 5),
+        ((2, 1, 3), 3),
+        ((1, 4, 2), 4),
+        ((2, 2, 2, 3), 2),
+    ]:
+        cases.append(Case("linear", "no bias", arrays(x, (x[-1], units))))
+        cases.append(Case("linear", "bias", arrays(x, (x[-1], units), (units,))))
+    return cases
+
+
+def _position() -> list[Case]:
+    shapes = [(1, 1, 2), (2, 3, 4), (3, 2, 5), (1, 6, 3)]
+    return [Case("position", "sinusoidal", arrays(x)) for x in shapes] + [
+        Case("position", "table", arrays(x, x[1:])) for x in shapes
+    ]
+
+
+def _attention() -> list[Case]:
+    cases = []
+    for heads, query, tokens, value_width in [
+        (1, (2, 3, 4), 3, 4),
+        (1, (1, 1, 2), 1, 2),
+        (1, (2, 3, 2), 5, 3),
+        (2, (2, 3, 4), 3, 4),
+        (2, (1, 4, 2), 4, 2),
+        (2, (2, 2, 4), 3, 6),
+        (3, (1, 3, 6), 2, 3),
+        (4, (2, 2, 4), 2, 4),
+    ]:
+        batch, _, width = query
+        key, value = (batch, tokens, width), (batch, tokens, value_width)
+        attributes = {"heads": heads, "scale": (width // heads) ** -0.5}
+        name = f"{heads} heads"
+        cases.append(Case("attention", name, arrays(query, key, value), attributes))
+        if query[1] > 1:
+            # The scale is an argument of its own: here it is not 1/√d, and rows are sharp.
+            sharp = {"heads": heads, "scale": 3.0}
+            cases.append(
+                Case("attention", f"{name}, sharp", arrays(query, key, value, seed=1), sharp)
+            )
+    # Scores near 900, whose exp overflows unless the largest is taken away first.
+    query, key, value = arrays((2, 3, 4), (2, 3, 4), (2, 3, 4), seed=2)
+    query[:, :2, ::2] = key[..., ::2] = 30.0  # but not in the last row, which stays near 0
+    large = {"heads": 2, "scale": 1.0}
+    cases.append(Case("attention", "2 heads, large", (query, key, value), large, step=5e-7))
+    # No key to look at.
+    query, nothing, nothings = arrays((2, 3, 4), (2, 0, 4), (2, 0, 6))
+    even = {"heads": 2, "scale": 0.5}
+    cases.append(Case("attention", "2 heads, no keys", (query, nothing, nothings), even))
+    # Every query and key the same: the weights are even.
+    query, key = np.full((2, 3, 4), 0.5), np.full((2, 3, 4), 0.25)
+    cases.append(Case("attention", "2 heads, even", (query, key, value), even))
+    return cases
+
+
+def _normalize() -> list[Case]:
+    cases = []
+    for x in [(3, 4), (2, 3, 4), (2, 1, 5), (1, 2, 2), (2, 2, 2, 3)]:
+        shapes = (x, x[-1:], x[-1:])
+        for name, epsilon in {"small epsilon": 1e-5, "large epsilon": 0.5}.items():
+            cases.append(Case("normalize", name, arrays(*shapes), {"epsilon": epsilon}))
+    x, gain, shift = arrays((2, 3, 4), (4,), (4,), seed=3, scale=10.0)
+    cases.append(Case("normalize", "far from 0", (x + 100.0, gain, shift), {"epsilon": 1e-5}))
+    return cases
+
+
+def _activation() -> list[Case]:
+    shapes = [(3, 4), (2, 3, 4), (1, 1), (2, 2, 2, 2)]
+    cases = [
+        Case("activation", function, arrays(x, scale=1.5), {"function": function})
+        for function in ("relu", "gelu")
+        for x in shapes
+    ]
+    tails = np.array([[-9.0, -6.0, -3.0, -1e-3, 0.0, 1e-3, 3.0, 6.0, 9.0]])
+    cases.append(Case("activation", "gelu, tails", (tails,), {"function": "gelu"}))
+    away = tails[tails != 0.0][None, :]
+    cases.append(Case("activation", "relu, tails", (away,), {"function": "relu"}))
+    return cases
+
+
+def _add() -> list[Case]:
+    return [Case("add", "two values", arrays(x, x)) for x in [(3, 4), (2, 3, 4), (1, 1)]]
+
+
+def _pool() -> list[Case]:
+    shapes = [(2, 3, 4), (1, 1, 2), (3, 5, 1), (2, 2, 3)]
+    cases = [Case("pool", "mean", arrays(x)) for x in shapes]
+    return [*cases, Case("pool", "no tokens", arrays((2, 0, 3)))]
+
+
+def _reshape() -> list[Case]:
+    return [
+        Case("reshape", option, arrays(x), {"shape": shape})
+        for option, x, shape in [
+            ("flatten", (2, 3, 4), (12,)),
+            ("flatten", (2, 3), (3,)),
+            ("flatten", (1, 2, 3, 2), (12,)),
+            ("split", (2, 6), (3, 2)),
+            ("regroup", (2, 4, 3), (2, 6)),
+        ]
+    ]
+
+
+def _cross_entropy() -> list[Case]:
+    cases = [
+        Case("cross_entropy", "logits", (*arrays(x, scale=2.0), labels(*x)))
+        for x in [(1, 2), (3, 4), (4, 3), (2, 10)]
+    ]
+    (logits,) = arrays((3, 4), seed=4)
+    shifts = {
+        "large logits": 1000.0,
+        "small logits": -1000.0,
+        "large and small rows": np.array([[1000.0], [0.0], [-1000.0]]),
+    }
+    for option, shift in shifts.items():
+        cases.append(Case("cross_entropy", option, (logits + shift, labels(3, 4)), step=1e-8))
+    cases.append(Case("cross_entropy", "sure and wrong", (logits * 15.0, labels(3, 4))))
+    return cases
+
+
+CASES: list[Case] = [
+    *_rescale(),
+    *_unfold(),
+    *_linear(),
+    *_position(),
+    *_attention(),
+    *_normalize(),
+    *_activation(),
+    *_add(),
+    *_pool(),
+    *_reshape(),
+    *_cross_entropy(),
+]

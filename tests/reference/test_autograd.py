@@ -1,0 +1,137 @@
+"""The same primitives and networks in PyTorch, differentiated by its autograd, in float64."""
+
+import numpy as np
+import pytest
+from conformance import CASES
+from small_networks import NETWORKS, engine_for, samples
+
+TOLERANCE = 1e-10
+
+
+def torch_functions():
+    """Primitive → the same function, out of PyTorch's own parts where it has them."""
+    torch = pytest.importorskip("torch")
+    F = torch.nn.functional
+
+    def rescale(x, *, scale, offset):
+        return torch.add(torch.mul(x, scale), offset)
+
+    def unfold(x, *, size):
+        if x.ndim == 3:
+            x = x[..., None]
+        tiles = x.unfold(1, size[0], size[0]).unfold(2, size[1], size[1])  # [B, R, C, K, h, w]
+        return tiles.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)
+
+    def linear(x, weight, bias=None):
+        return F.linear(x, weight.T, bias)
+
+    def position(x, table=None):
+        if table is not None:
+            return x + table
+        _, S, E = x.shape
+        rows = []
+        for t in range(S):
+            angles = [t / 10000 ** (2 * (d // 2) / E) for d in range(E)]
+            rows.append([np.cos(a) if d % 2 else np.sin(a) for d, a in enumerate(angles)])
+        return x + torch.tensor(rows, dtype=x.dtype)
+
+    def attention(query, key, value, *, heads, scale):
+        split = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))
+        return F.scaled_dot_product_attention(*split, scale=scale).transpose(1, 2).flatten(2)
+
+    def normalize(x, gain, shift, *, epsilon):
+        return F.layer_norm(x, x.shape[-1:], gain, shift, epsilon)
+
+    def activation(x, *, function):
+        return {"relu": F.relu, "gelu": F.gelu}[function](x)
+
+    def pool(x):
+        return x.mean(dim=1) if x.shape[1] else x.sum(dim=1)  # PyTorch's mean of nothing is NaN
+
+    def reshape(x, *, shape):
+        return x.reshape(-1, *shape)
+
+    def cross_entropy(logits, labels):
+        return F.cross_entropy(logits, labels, reduction="none")
+
+    return {
+        "rescale": rescale,
+        "unfold": unfold,
+        "linear": linear,
+        "position": position,
+        "attention": attention,
+        "normalize": normalize,
+        "activation": activation,
+        "add": torch.add,
+        "pool": pool,
+        "reshape": reshape,
+        "cross_entropy": cross_entropy,
+    }
+
+
+def agree(found, expected):
+    assert found.shape == expected.shape
+    largest = max(1.0, np.abs(expected).max(initial=0.0))
+    assert np.abs(found - expected).max(initial=0.0) <= TOLERANCE * largest
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_primitive(case):
+    torch = pytest.importorskip("torch")
+    tensors = [torch.tensor(x, requires_grad=x.dtype.kind == "f") for x in case.inputs]
+    expected = torch_functions()[case.primitive](*tensors, **case.attributes)
+    y = case.forward(*case.inputs)
+    agree(y, expected.detach().numpy())
+
+    dy = np.random.default_rng(5).normal(size=y.shape)
+    gradients = case.backward(dy, *case.inputs)
+    gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+    expected.backward(torch.tensor(dy))
+    floats = [tensor for tensor in tensors if tensor.requires_grad]
+    for gradient, tensor in zip(gradients, floats, strict=True):
+        agree(gradient, tensor.grad.numpy())
+
+
+def run_plan(plan, functions, x, parameters):
+    """The plan's output, by functions of PyTorch."""
+    values = {plan.input.name: x}
+    for op in plan.operations:
+        arguments = {role: parameters[name] for role, name in op.parameters.items()}
+        arguments |= dict(op.attributes)
+        if op.kind == "reshape":
+            arguments["shape"] = plan.values[op.output].shape
+        inputs = (values[name] for name in op.inputs)
+        values[op.output] = functions[op.kind](*inputs, **arguments)
+    return values[plan.output.name]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network(name):
+    torch = pytest.importorskip("torch")
+    functions = torch_functions()
+    engine = engine_for(NETWORKS[name], seed=3)
+    x = samples(NETWORKS[name], count=3)
+    y = np.array([1, 0, 1])
+
+    source = torch.tensor(x, requires_grad=True)
+    parameters = {
+        name: torch.tensor(parameter, requires_grad=True)
+        for name, parameter in engine.parameters.items()
+    }
+    output = run_plan(engine.plan, functions, source, parameters)
+    agree(engine.predict(x), output.detach().numpy())
+
+    loss = torch.nn.functional.cross_entropy(output, torch.tensor(y))
+    found, gradients = engine.loss_and_gradients(x, y)
+    assert found == pytest.approx(loss.item(), rel=1e-12)
+    names = list(parameters)
+    expected = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True)
+    for parameter, gradient in zip(names, expected, strict=True):
+        agree(gradients[parameter], gradient.numpy())
+
+    dy = np.random.default_rng(6).normal(size=output.shape)
+    dx, gradients = engine.pull_back(x, dy)
+    expected = torch.autograd.grad(output, [source, *parameters.values()], torch.tensor(dy))
+    agree(np.asarray(dx), expected[0].numpy())
+    for parameter, gradient in zip(names, expected[1:], strict=True):
+        agree(gradients[parameter], gradient.numpy())
