@@ -1,0 +1,111 @@
+"""What a plan costs: multiply-adds forward and backward, and bytes, as described and as scheduled.
+
+A multiply-add is one a·b + c; the cheap element-by-element work is not counted. Where an axis is
+ragged, the numbers are for a sample of a stated length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from undivided.plan.plan import Operation, Plan, Ragged, Shape, Value
+from undivided.plan.schedule import Schedule, schedule
+
+__all__ = ["Cost", "Memory", "memory_of", "operation_costs", "scheduled_costs", "size_of"]
+
+FLOAT = 4
+"""Bytes in a float32."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Multiply-adds for one sample."""
+
+    forward: int
+    backward: int
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.forward + other.forward, self.backward + other.backward)
+
+
+NOTHING = Cost(0, 0)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes. Arenas are for one thread; gradients are a copy for each slice of the batch."""
+
+    activations: int
+    parameters: int
+    derived: int
+    arena_inference: int
+    arena_training: int
+    gradients: int
+    optimizer: int
+
+
+def size_of(shape: Shape, length: int) -> int:
+    """How many numbers a shape holds, ragged axes being `length` long."""
+    return math.prod(length if isinstance(extent, Ragged) else extent for extent in shape)
+
+
+def operation_costs(plan: Plan, length: int) -> dict[str, Cost]:
+    """Each operation's cost as described, by the name of its output."""
+    return _costs(plan.operations, plan.values, length)
+
+
+def scheduled_costs(schedule: Schedule, length: int) -> Cost:
+    """What the native engine really does for a training sample."""
+    graph = schedule.graph
+    return sum(_costs(graph.operations, graph.values, length).values(), NOTHING)
+
+
+def _costs(
+    operations: Iterable[Operation], values: Mapping[str, Value], length: int
+) -> dict[str, Cost]:
+    costs: dict[str, Cost] = {}
+    learned: set[str] = set()  # values with a parameter above them, which gradients must reach
+    for op in operations:
+        originals = op.attributes.get("merged", (op,))
+        if op.kind == "linear":
+            rows = size_of(values[op.inputs[0]].shape[:-1], length)
+            width = values[op.inputs[0]].width
+            products = sum(rows * width * values[each.output].width for each in originals)
+            above = op.inputs[0] in learned
+            costs[op.output] = Cost(products, products * (2 if above else 1))
+        elif op.kind == "attention":
+            query, key, value = (values[name] for name in op.inputs)
+            keys = size_of(key.shape[:-1], length)
+            products = size_of(query.shape[:-1], length) * keys * (query.width + value.width)
+            costs[op.output] = Cost(products, 2 * products)
+        else:
+            costs[op.output] = NOTHING
+        if op.parameters or "merged" in op.attributes or any(x in learned for x in op.inputs):
+            learned.update((op.output, *(each.output for each in originals)))
+    return costs
+
+
+def memory_of(plan: Plan, batch: int, length: int) -> Memory:
+    """The bytes that training with a batch takes; what the native engine allocates."""
+    made = schedule(plan, length)
+    training, inference = made.program("train"), made.program("predict")
+    slices = -(-batch // made.slice_samples(batch))
+    activations = sum(size_of(value.shape, length) for value in plan.values.values())
+    activations += sum(
+        op.attributes["heads"]
+        * size_of(plan.values[op.inputs[0]].shape[:-1], length)
+        * size_of(plan.values[op.inputs[1]].shape[:-1], length)
+        for op in plan.operations
+        if op.kind == "attention"
+    )
+    return Memory(
+        activations=activations * batch * FLOAT,
+        parameters=made.storage.floats * FLOAT,
+        derived=made.storage.derived_floats * FLOAT,
+        arena_inference=inference.arena_floats * FLOAT,
+        arena_training=training.arena_floats * FLOAT,
+        gradients=slices * made.storage.floats * FLOAT,
+        optimizer=len(plan.optimizer.kept()) * made.storage.floats * FLOAT,
+    )

@@ -1,0 +1,207 @@
+"""What a network is and costs, for people (`describe`), programs (`describe_json`) and as a
+picture (`graph`, in Mermaid)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from undivided.description import Description, arguments_of
+from undivided.network import Network
+from undivided.plan.costs import NOTHING, memory_of, operation_costs, scheduled_costs, size_of
+from undivided.plan.plan import Plan, Ragged, show_shape
+from undivided.plan.schedule import schedule
+from undivided.plan.schedule.graph import graph_of
+from undivided.plan.schedule.rewrites import PASSES
+
+__all__ = ["describe", "describe_json", "graph"]
+
+LENGTH = 64
+"""The tokens that a ragged sample is taken to have where a number is wanted."""
+
+
+def describe_json(network: Network, length: int = LENGTH) -> dict[str, Any]:
+    """Everything that `describe` says, as plain data."""
+    plan = network.plan()
+    made = schedule(plan, length)
+    batch = network.train.batch_size
+    costs = operation_costs(plan, length)
+    described = sum(costs.values(), NOTHING)
+    layers = []
+    for name, kind in plan.layers:
+        own = [op for op in plan.operations if op.layer == name]
+        cost = sum((costs[op.output] for op in own), NOTHING)
+        parameters = [p for p in plan.parameters.values() if p.layer == name]
+        layers.append(
+            {
+                "name": name,
+                "kind": kind,
+                "shape": _plain(plan.values[own[-1].output].shape) if own else None,
+                "parameters": sum(size_of(p.shape, length) for p in parameters),
+                "multiply_adds": asdict(cost),
+            }
+        )
+    return {
+        "name": plan.name,
+        "input": _plain(plan.input.shape),
+        "output": _plain(plan.output.shape),
+        "loss": plan.loss,
+        "optimizer": _in_full(network.optimizer),
+        "layers": layers,
+        "parameters": plan.parameter_count,
+        "multiply_adds": {
+            "as_described": asdict(described),
+            "as_scheduled": asdict(scheduled_costs(made, length)),
+        },
+        "batch_size": batch,
+        "ragged_length": length if _is_ragged(plan) else None,
+        "bytes": asdict(memory_of(plan, batch, length)),
+        "schedule": {
+            "rewrites": _rewrites_used(plan),
+            "samples_in_a_group": made.program("train").group,
+            "samples_in_a_slice": made.slice_samples(batch),
+        },
+    }
+
+
+def describe(network: Network, length: int = LENGTH) -> str:
+    """Layers, shapes, parameters, multiply-adds and bytes, as a page of text."""
+    facts = describe_json(network, length)
+    rows = [
+        (
+            layer["name"],
+            layer["kind"],
+            _shown(layer["shape"]),
+            f"{layer['parameters']:,}",
+            f"{layer['multiply_adds']['forward']:,}",
+        )
+        for layer in facts["layers"]
+    ]
+    described = facts["multiply_adds"]["as_described"]
+    scheduled = facts["multiply_adds"]["as_scheduled"]
+    total = ("total", "", "", f"{facts['parameters']:,}", f"{described['forward']:,}")
+    heading = ("layer", "what it is", "gives", "parameters", "multiply-adds")
+    lines = [
+        f"{facts['name']}: {_shown(facts['input'])} → {_shown(facts['output'])}",
+        f"loss {facts['loss']}, optimizer {facts['optimizer']}",
+        "",
+        *_table([heading, *rows, total], left=3),
+        "",
+        *_table(
+            [
+                ("multiply-adds of a sample", "forward", "backward"),
+                ("as described", f"{described['forward']:,}", f"{described['backward']:,}"),
+                ("as scheduled", f"{scheduled['forward']:,}", f"{scheduled['backward']:,}"),
+            ],
+            left=1,
+        ),
+        "",
+        *_table(_memory_rows(facts), left=1),
+        "",
+        f"The native engine takes {_count(facts['schedule']['samples_in_a_group'], 'sample')} at a "
+        f"time through all layers and cuts a batch of {facts['batch_size']} into slices of "
+        f"{facts['schedule']['samples_in_a_slice']}.",
+    ]
+    lines += [f"  {name}: {idea}" for name, idea in facts["schedule"]["rewrites"].items()]
+    if facts["ragged_length"]:
+        lines += ["", f"Numbers are for samples of {facts['ragged_length']} tokens."]
+    return "\n".join(lines)
+
+
+def _memory_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    memory, batch = facts["bytes"], facts["batch_size"]
+    labels = {
+        "parameters": "parameters, as stored",
+        "derived": "their transposed copies, and fixed tables",
+        "activations": f"activations of a batch of {batch}, as described",
+        "arena_inference": "arena of a thread, inference",
+        "arena_training": "arena of a thread, training",
+        "gradients": f"gradients of a batch of {batch}, a copy a slice",
+        "optimizer": "optimizer",
+    }
+    return [("memory", "bytes"), *((text, f"{memory[key]:,}") for key, text in labels.items())]
+
+
+def _table(rows: list[tuple[str, ...]], left: int) -> list[str]:
+    """Columns of text; the first `left` are flush left, the others right. A rule under row one."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return [lines[0], "─" * max(len(line) for line in lines), *lines[1:]]
+
+
+def _rewrites_used(plan: Plan) -> dict[str, str]:
+    """The passes that changed something, with their idea in a sentence."""
+    used, current = {}, graph_of(plan)
+    for each in PASSES:
+        after = each(current)
+        if after.operations != current.operations:
+            used[each.__name__] = (each.__doc__ or "").strip().splitlines()[0]
+        current = after
+    return used
+
+
+def _in_full(description: Description) -> str:
+    """A call with all its arguments, those left at their defaults too."""
+    arguments = (
+        f"{field.name}={_in_full(value) if isinstance(value, Description) else value}"
+        for field, _ in arguments_of(type(description))
+        for value in [getattr(description, field.name)]
+    )
+    return f"{description.keyword}({', '.join(arguments)})"
+
+
+def _is_ragged(plan: Plan) -> bool:
+    return any(isinstance(n, Ragged) for value in plan.values.values() for n in value.shape)
+
+
+def _plain(shape: Any) -> list[int | None]:
+    return [None if isinstance(n, Ragged) else n for n in shape]
+
+
+def _shown(shape: list[int | None] | None) -> str:
+    if shape is None:
+        return ""
+    return show_shape(tuple(Ragged("") if n is None else n for n in shape))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def graph(network: Network) -> str:
+    """The plan as a Mermaid flowchart: solid arrows forward, dotted arrows where gradients flow."""
+    plan = network.plan()
+    nodes = {plan.input.name: "n0"}
+    lines = ["flowchart TD", f'  n0(["input {show_shape(plan.input.shape)}"])']
+    learned: set[str] = set()
+    edges, gradients = [], []
+    for i, op in enumerate(plan.operations, start=1):
+        nodes[op.output] = f"n{i}"
+        names = ", ".join(name.removeprefix(f"{op.layer}.") for name in op.parameters.values())
+        label = f"{op.layer}<br/>{op.kind}" + (f" · {names}" if names else "")
+        lines.append(f'  n{i}["{_escaped(label)}"]')
+        if op.parameters or any(name in learned for name in op.inputs):
+            learned.add(op.output)
+        for name in op.inputs:
+            shape = show_shape(plan.values[name].shape)
+            edges.append(f'  {nodes[name]} -->|"{shape}"| n{i}')
+            if name in learned:
+                gradients.append(f'  n{i} -.->|"d {shape}"| {nodes[name]}')
+    shape = show_shape(plan.output.shape)
+    lines.append(f'  loss(["{_escaped(plan.loss)}"])')
+    edges.append(f'  {nodes[plan.output.name]} -->|"{shape}"| loss')
+    gradients.append(f'  loss -.->|"d {shape}"| {nodes[plan.output.name]}')
+    return "\n".join([*lines, *edges, *gradients])
+
+
+def _escaped(text: str) -> str:
+    """Text that Mermaid shows as it stands; our own line break is kept."""
+    parts = text.split("<br/>")
+    table = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
+    return "<br/>".join("".join(table.get(c, c) for c in part) for part in parts)
