@@ -140,7 +140,6 @@ void init_samples(SamplesView* view, nb::ndarray<nb::ro, nb::c_contig, nb::devic
     s.sample_elements = each;
     view->count = rows;
   }
-  s.count = view->count;
   if (y) s.y = y->data();
 }
 
@@ -301,9 +300,6 @@ NB_MODULE(_native, m) {
                                            first_step + (int64_t)i + 1, slots));
              Outputs none;
              Work work = work_for(samples, parameters, none);
-             Samples listed = samples.samples;
-             listed.count = (int64_t)order.size();
-             work.samples = &listed;
              StepsDone done;
              {
                nb::gil_scoped_release release;

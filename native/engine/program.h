@@ -107,7 +107,6 @@ struct Samples {
   const int64_t* first_row;
   int64_t row_elements;
   const int32_t* y;
-  int64_t count;  // how many are listed: by an order, or in all
 };
 
 // A group of samples on its way through a program, and everything its kernels may touch.

@@ -17,18 +17,6 @@ int spins_for(int threads) {
   return threads <= (int)std::thread::hardware_concurrency() ? 1000 : 0;
 }
 
-// Samples are read in random order, each once: they are asked for while others are at work.
-void prefetch(const Samples& samples, const uint32_t* order, int64_t first, int64_t last) {
-  constexpr int64_t kLine = 64, kMost = 4096;
-  if (samples.first_row) return;
-  last = std::min(last, samples.count);  // of `order`, or of the samples themselves
-  int64_t size = samples.sample_elements * (samples.bytes ? 1 : 4);
-  for (int64_t i = first; i < last; ++i) {
-    const char* from = (const char*)samples.x + (order ? order[i] : i) * size;
-    for (int64_t at = 0; at < std::min(size, kMost); at += kLine) __builtin_prefetch(from + at);
-  }
-}
-
 // Neighbours first, as the kernels add gradients.
 double tree_sum(std::vector<double> sums, int64_t count) {
   for (int64_t step = 1; step < count; step *= 2)
@@ -124,15 +112,13 @@ Work work_of(const Work& shared, const Program& program, Workers& worker, const 
 }  // namespace
 
 double Session::run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first,
-                          int64_t last, int64_t upcoming, float* gradients) {
+                          int64_t last, float* gradients) {
   double loss = 0;
   work.loss = &loss;
   work.gradients = gradients;
   if (gradients) std::memset(gradients, 0, parameter_floats_ * 4);
   for (int64_t at = first; at < last; at += program_.group) {
     int64_t count = std::min(program_.group, last - at);
-    int64_t next = at + count < last ? at + count : upcoming;
-    prefetch(*work.samples, order, next, next + program_.group);
     for (int64_t s = 0; s < count; ++s) worker.members[s] = order ? order[at + s] : at + s;
     run_group(worker, work, count);
   }
@@ -149,8 +135,7 @@ void Session::run(const Work& shared, int64_t count, int threads) {
     Worker& worker = workers_[index];
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
     for (int64_t p; (p = ticket.fetch_add(1)) < pieces;)
-      run_slice(worker, work, nullptr, p * piece, std::min(count, (p + 1) * piece),
-                (p + threads) * piece, nullptr);
+      run_slice(worker, work, nullptr, p * piece, std::min(count, (p + 1) * piece), nullptr);
   });
 }
 
@@ -168,7 +153,7 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
     for (int64_t s; (s = ticket.fetch_add(1)) < slices;)
       losses[s] = run_slice(worker, work, nullptr, s * slice, std::min(count, (s + 1) * slice),
-                            (s + threads) * slice, slice_gradients_[s].at_least(0));
+                            slice_gradients_[s].at_least(0));
   });
   kernels_->sum(parts.data(), slices, total, 0, parameter_floats_);
   return tree_sum(std::move(losses), slices);
@@ -198,7 +183,6 @@ StepsDone Session::train(const Work& shared, const uint32_t* order, int64_t orde
       for (int64_t s; (s = ticket.fetch_add(1, std::memory_order_relaxed)) < slices;)
         losses[s] = run_slice(worker, work, order, first + s * slice,
                               std::min(last, first + (s + 1) * slice),
-                              std::min(first + (s + threads) * slice, last + index * slice),
                               slice_gradients_[s].at_least(0));
       barrier.wait([&] {
         ticket.store(0, std::memory_order_relaxed);

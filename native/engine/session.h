@@ -62,7 +62,7 @@ class Session {
   void prepare(const float* parameters, int threads, int64_t slices);
   void run_group(Worker& worker, Work& work, int64_t count);
   double run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first, int64_t last,
-                   int64_t upcoming, float* gradients);
+                   float* gradients);
 
   std::vector<Instruction> instructions_;
   std::vector<Buffer> buffers_;

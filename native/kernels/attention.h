@@ -47,27 +47,41 @@ UNDIVIDED_INLINE Head head_of(const Work& work, const Instruction& op, int64_t s
   return h;
 }
 
-// Row r of a tile of scores becomes its softmax; lanes at and beyond `keys` become 0.
-template <int V>
-UNDIVIDED_INLINE void softmax_row(Vector (&row)[V], float scale, int64_t keys) {
-  Vector top = fill(-kInfinity);
+// A tile of products becomes the softmax of its rows; lanes at and beyond `keys` become 0.
+// Every step is taken for all rows before the next: the rows' chains of dependent operations
+// overlap, which one row after the other would not.
+template <int R, int V>
+UNDIVIDED_INLINE void softmax_rows(Vector (&acc)[R][V], float scale, int64_t keys) {
+  // The padding is less than kPad floats, so only the last vectors can hold any of it.
+  constexpr int kFirst = V > kPad / kLanes ? V - kPad / kLanes : 0;
+  float highest[R], share[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    Vector top = fill(-kInfinity);
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    row[v] = row[v] * scale;
-    if (v == V - 1 || kLanes < kPad)
-      row[v] = lanes_below(keys - v * kLanes) ? row[v] : fill(-kInfinity);
-    top = larger(row[v], top);
+    for (int v = 0; v < V; ++v) {
+      acc[r][v] *= scale;
+      if (v >= kFirst)
+        acc[r][v] = lanes_below(keys - v * kLanes) ? acc[r][v] : fill(-kInfinity);
+      top = larger(acc[r][v], top);
+    }
+    highest[r] = largest(top);
   }
-  float highest = largest(top);
-  Vector total{};
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    row[v] = exponential(row[v] - highest);
-    total += row[v];
+    for (int v = 0; v < V; ++v) acc[r][v] = exponential(acc[r][v] - highest[r]);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    Vector total = acc[r][0];
+#pragma GCC unroll 4
+    for (int v = 1; v < V; ++v) total += acc[r][v];
+    share[r] = 1.0f / sum(total);
   }
-  float share = 1.0f / sum(total);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) row[v] *= share;
+    for (int v = 0; v < V; ++v) acc[r][v] *= share[r];
 }
 
 // Scores stay in registers from Q·Kᵀ through the softmax.
@@ -77,13 +91,12 @@ __attribute__((noinline)) void softmax_tile(const Head& h, const float* keys_tur
   Vector acc[R][V] = {};
   multiply<R, V, false>(acc, h.q + row * h.q_stride, h.q_stride, keys_turned, h.keys_padded,
                         h.width);
+  softmax_rows<R, V>(acc, scale, h.keys);
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    softmax_row<V>(acc[r], scale, h.keys);
+  for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v)
       store(h.probabilities + (row + r) * h.keys_padded + v * kLanes, acc[r][v]);
-  }
 }
 
 // P holds P on entry and dS on return; dP never leaves the registers.
@@ -94,20 +107,22 @@ __attribute__((noinline)) void softmax_gradient_tile(const Head& h, const float*
   Vector acc[R][V] = {};
   multiply<R, V, false>(acc, dy + row * dy_stride, dy_stride, values_turned, h.keys_padded,
                         h.value_width);
+  float* p = h.probabilities + row * h.keys_padded;
+  float mean[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    float* p = h.probabilities + (row + r) * h.keys_padded;
-    Vector kept[V], total{};
+    Vector total{};
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) total += load(p + r * h.keys_padded + v * kLanes) * acc[r][v];
+    mean[r] = sum(total);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      kept[v] = load(p + v * kLanes);
-      total += kept[v] * acc[r][v];
+      float* at = p + r * h.keys_padded + v * kLanes;
+      store(at, load(at) * (acc[r][v] - mean[r]) * scale);
     }
-    float mean = sum(total);
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v)
-      store(p + v * kLanes, kept[v] * (acc[r][v] - mean) * scale);
-  }
 }
 
 // Rows too long for the registers: scores go to memory, and a second pass over each row.

@@ -93,10 +93,14 @@ UNDIVIDED_INLINE void pool_backward(const Work& work, const Instruction& op) {
     float share = 1.0f / (float)(last - first);
     for (int64_t c = 0; c < dx.stride; c += kLanes) {
       Vector each = load(from + c) * share;
-      for (int64_t r = first; r < last; ++r) {
-        Vector value = each;
-        if (op.mask >= 0) value = load(row_of(work, op.mask, r) + c) > 0.0f ? each : Vector{};
-        give(row_of(work, op.dx, r) + c, value, op.accumulate_x);
+      float* to = row_of(work, op.dx, first) + c;
+      if (op.mask >= 0) {
+        const Buffer& mask = buffer_of(work, op.mask);
+        const float* gate = row_of(work, op.mask, first) + c;
+        for (int64_t r = first; r < last; ++r, to += dx.stride, gate += mask.stride)
+          give(to, load(gate) > 0.0f ? each : Vector{}, op.accumulate_x);
+      } else {
+        for (int64_t r = first; r < last; ++r, to += dx.stride) give(to, each, op.accumulate_x);
       }
     }
   }

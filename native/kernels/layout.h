@@ -24,10 +24,6 @@ UNDIVIDED_INLINE Geometry geometry_of(const Instruction& op) {
   return {op.height, op.across_image, op.depth, op.down, op.across};
 }
 
-UNDIVIDED_INLINE void move(float* to, const float* from, int64_t count, bool accumulate) {
-  for (int64_t i = 0; i < count; ++i) to[i] = accumulate ? to[i] + from[i] : from[i];
-}
-
 UNDIVIDED_INLINE int64_t rows_in(const Work& work, int64_t axis, int64_t sample) {
   return start_of(work, axis, sample + 1) - start_of(work, axis, sample);
 }
@@ -42,6 +38,20 @@ UNDIVIDED_INLINE void convert(const Samples& samples, int64_t first, int64_t cou
     const float* from = (const float*)samples.x + first;
     for (int64_t i = 0; i < count; ++i) to[i] = from[i] * scale + offset;
   }
+}
+
+UNDIVIDED_INLINE void cut_patch(const float* from, const Geometry& g, float* row,
+                                const Buffer& y) {
+  int64_t run = g.run();
+  for (int64_t d = 0; d < g.down; ++d, from += g.width * g.depth, row += run) {
+    if (run == 4) {
+      typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+      *(Four*)row = *(const Four*)from;
+    } else {
+      for (int64_t i = 0; i < run; ++i) row[i] = from[i];
+    }
+  }
+  for (int64_t c = y.width; c < y.stride; ++c) *row++ = 0.0f;
 }
 
 UNDIVIDED_INLINE void load_forward(const Work& work, const Instruction& op) {
@@ -68,20 +78,9 @@ UNDIVIDED_INLINE void load_forward(const Work& work, const Instruction& op) {
     Geometry g = geometry_of(op);
     float* flat = values_of(work, op.scratch);
     convert(samples, first, samples.sample_elements, scale, offset, flat);
-    int64_t run = g.run();
-    for (int64_t patch = 0; patch < rows; ++patch) {
-      float* row = to + patch * y.stride;
-      const float* from = flat + g.from(patch, 0);
-      for (int64_t d = 0; d < g.down; ++d, from += g.width * g.depth) {
-        if (run == 4) {
-          typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
-          *(Four*)(row + d * 4) = *(const Four*)from;
-        } else {
-          move(row + d * run, from, run, false);
-        }
-      }
-      for (int64_t c = y.width; c < y.stride; ++c) row[c] = 0.0f;
-    }
+    for (int64_t py = 0; py < g.height / g.down; ++py)
+      for (int64_t px = 0; px < g.patches_across(); ++px, to += y.stride)
+        cut_patch(flat + (py * g.down * g.width + px * g.across) * g.depth, g, to, y);
   }
 }
 
