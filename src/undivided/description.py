@@ -82,7 +82,7 @@ def accept(keyword: str, field: dataclasses.Field[Any], hint: Any, value: Any) -
     """`value` as an argument takes it, or an ArgumentError that says what it must be."""
     try:
         accepted = _accept(hint, value)
-        _check_limits(accepted, field.metadata["limits"])
+        _check_limits(accepted, field.metadata.get("limits", {}))
     except _Mismatch:
         raise ArgumentError(
             f"The {field.name!r} of {keyword} must be {expectation(field, hint)}. "

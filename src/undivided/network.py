@@ -48,9 +48,7 @@ class Train(Description, family=True, keyword="train"):
 
     epochs: int = argument(5, doc="how often all samples are seen", at_least=1)
     batch_size: int = argument(32, doc="how many samples make a step", at_least=1)
-    seed: int = argument(
-        1, doc="what the random numbers start from", at_least=0, at_most=2**64 - 1
-    )
+    seed: int = argument(1, doc="what the random numbers start from", at_least=0, at_most=2**64 - 1)
     generator: Literal["philox", "xorshift64"] = argument(
         "philox", doc="philox counts and can start anywhere; xorshift64 is the reference programs'"
     )
@@ -63,7 +61,10 @@ class Execution(Description, family=True, keyword="execution"):
 
     engine: Literal["native", "reference"] = argument("native", doc="which engine computes")
     threads: int | None = argument(
-        None, doc="how many threads; else one for each core that may be used", at_least=1, at_most=1024
+        None,
+        doc="how many threads; else one for each core that may be used",
+        at_least=1,
+        at_most=1024,
     )
 
 
