@@ -13,7 +13,6 @@ import math
 import types
 import typing
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, ClassVar, Literal, Union
 
 from undivided.errors import ArgumentError
@@ -38,6 +37,10 @@ def argument(
         kw_only=kw_only,
         metadata={"doc": doc, "limits": {k: v for k, v in limits.items() if v is not None}},
     )
+
+
+Signature = tuple[tuple[dataclasses.Field[Any], Any], ...]
+"""The fields of a description, each with its annotation."""
 
 
 class Description:
@@ -69,9 +72,17 @@ class Description:
         """Refuse arguments that are right one by one and wrong together."""
 
 
-@cache
-def arguments_of(cls: type) -> tuple[tuple[dataclasses.Field[Any], Any], ...]:
+_signatures: dict[type, Signature] = {}
+
+
+def arguments_of(cls: type) -> Signature:
     """The fields of a description with their resolved annotations, in positional order."""
+    if cls not in _signatures:
+        _signatures[cls] = _resolved(cls)
+    return _signatures[cls]
+
+
+def _resolved(cls: type) -> Signature:
     hints = typing.get_type_hints(cls)
     fields = dataclasses.fields(cls)
     ordered = [f for f in fields if not f.kw_only] + [f for f in fields if f.kw_only]

@@ -225,7 +225,7 @@ class Branches(Layer):
     left: tuple[Layer, ...] = argument(doc="one block")
     right: tuple[Layer, ...] = argument((), doc="another block")
     pairs: tuple[tuple[int, int], ...] = argument((), doc="pairs of numbers")
-    inner: Layer | None = argument(None, doc="a layer")  # noqa: RUF009
+    inner: Layer | None = argument(None, doc="a layer")
 
 
 @pytest.fixture

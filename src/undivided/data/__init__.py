@@ -4,12 +4,12 @@ Files are treated as hostile: nothing in them is executed, and what they declare
 what they can hold before any memory is taken. Every refusal is a `DataError`.
 """
 
-from .dataset import Dataset, Split, check_split
-from .digits import digits
-from .idx import read_idx
-from .mnist import mnist
-from .npz import read_npz
-from .sources import BUILT_IN, open_data
+from undivided.data.dataset import Dataset, Split, check_split
+from undivided.data.digits import digits
+from undivided.data.idx import read_idx
+from undivided.data.mnist import mnist
+from undivided.data.npz import read_npz
+from undivided.data.sources import BUILT_IN, open_data
 
 __all__ = [
     "BUILT_IN",

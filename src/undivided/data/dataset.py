@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError
+from undivided.errors import ArgumentError, DataError
 
 __all__ = ["Dataset", "Split", "check_split"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .dataset import Dataset
-from .npz import read_npz
+from undivided.data.dataset import Dataset
+from undivided.data.npz import read_npz
 
 __all__ = ["digits"]
 

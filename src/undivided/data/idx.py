@@ -16,8 +16,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ..errors import DataError
-from .reading import (
+from undivided.data.reading import (
     DEFLATE_LIMIT,
     Stream,
     check_memory,
@@ -27,6 +26,7 @@ from .reading import (
     plain_file,
     reason,
 )
+from undivided.errors import DataError
 
 __all__ = ["read_idx"]
 

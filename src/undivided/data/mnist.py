@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError
-from .dataset import Dataset, Split, check_split
-from .idx import read_idx
+from undivided.data.dataset import Dataset, Split, check_split
+from undivided.data.idx import read_idx
+from undivided.errors import DataError
 
 __all__ = ["mnist"]
 

@@ -19,9 +19,8 @@ from typing import IO, TYPE_CHECKING, cast
 
 import numpy as np
 
-from ..errors import DataError
-from .dataset import MAX_RANK, Dataset, Split, check_declared, check_split
-from .reading import (
+from undivided.data.dataset import MAX_RANK, Dataset, Split, check_declared, check_split
+from undivided.data.reading import (
     DEFLATE_LIMIT,
     Stream,
     check_memory,
@@ -31,11 +30,12 @@ from .reading import (
     plain_file,
     reason,
 )
+from undivided.errors import DataError
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
-__all__ = ["read_npz"]
+__all__ = ["read_npz", "read_unlabelled"]
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 4096  # NumPy writes 118 bytes for a plain array; parsing is not to become the work
@@ -85,6 +85,36 @@ def _read(file: Path, size: int) -> Dataset:
         check_memory(sum(header.data_size for header in headers.values()), str(file))
         splits = [_read_split(archive, pair, headers, file) for pair in pairs]
     return Dataset(splits[0], splits[1] if len(splits) > 1 else None, file.stem)
+
+
+def read_unlabelled(path: str | os.PathLike[str]) -> np.ndarray | None:
+    """The x of an .npz file that has no y, under the same distrust; None for every other file.
+
+    Damaged files are among the others: `read_npz` knows how to refuse them.
+    """
+    from zipfile import BadZipFile, ZipFile
+
+    try:
+        with ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except (OSError, ValueError, BadZipFile, NotImplementedError):
+        return None
+    if "x.npy" not in names or "y.npy" in names:
+        return None
+    file, size = plain_file(path, "an .npz file with the array x")
+    where = f"{file}: x"
+    with _damage_reported(file), file.open("rb") as raw:
+        archive = _open_archive(raw, file)
+        info = archive.getinfo("x.npy")
+        _check_member(info, size, where)
+        with archive.open(info) as stream:
+            header = _read_header(stream, where)
+        _check_sizes(info, header, where)
+        if not header.shape:
+            return np.empty(())
+        check_memory(header.data_size, str(file))
+        x = _read_array(archive, info, header, where)
+    return check_split(x, np.zeros(len(x), np.uint8), str(file)).x
 
 
 def _open_archive(raw: IO[bytes], file: Path) -> ZipFile:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import DataError
+from undivided.errors import DataError
 
 __all__ = [
     "DEFLATE_LIMIT",

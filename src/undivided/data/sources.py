@@ -11,11 +11,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import DataError, suggest
-from .dataset import Dataset
-from .digits import digits
-from .mnist import mnist
-from .npz import read_npz
+from undivided.data.dataset import Dataset
+from undivided.data.digits import digits
+from undivided.data.mnist import mnist
+from undivided.data.npz import read_npz
+from undivided.errors import DataError, suggest
 
 __all__ = ["BUILT_IN", "open_data"]
 

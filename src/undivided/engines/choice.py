@@ -22,6 +22,7 @@ def make_engine(plan: Plan, name: str, dtype: str, threads: int | None) -> Engin
             f"The 'dtype' of Model must be 'float32' or 'float64'. Got {dtype!r}.",
             argument="dtype",
         )
+    _check_memory(plan)
     if name == "reference":
         from undivided.engines.reference import ReferenceEngine
 
@@ -40,3 +41,17 @@ def make_engine(plan: Plan, name: str, dtype: str, threads: int | None) -> Engin
             "Install undivided again, or choose engine='reference'."
         ) from error
     return NativeEngine(plan, threads)
+
+
+def _check_memory(plan: Plan) -> None:
+    """Refuse what cannot fit: a system may promise the memory and end the process later."""
+    from undivided.data.reading import memory_limit
+
+    arrays = 2 + len(plan.optimizer.kept())  # the parameters, their gradients, the optimizer's
+    needed, there = 4 * arrays * plan.parameter_count, 2 * memory_limit()
+    if needed > there:
+        raise ArgumentError(
+            f"{plan.name} has {plan.parameter_count:,} parameters; with their gradients and what "
+            f"{plan.optimizer.keyword} keeps they take {needed / 2**30:,.1f} GiB. This machine "
+            f"has {there / 2**30:,.1f}. Make the network smaller."
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,9 +10,15 @@ import numpy as np
 
 from undivided.plan.plan import Plan
 
-__all__ = ["Engine", "TrainedSteps"]
+__all__ = ["Engine", "Results", "Samples", "TrainedSteps"]
 
 # N samples, [N, *plan.input.shape]; targets y are [N] class numbers.
+
+Samples = np.ndarray | Sequence[np.ndarray]
+"""One array for all samples, or where an axis is ragged one array for each."""
+
+Results = np.ndarray | list[np.ndarray]
+"""What comes back: one array, or a list where the results differ in length."""
 
 
 @dataclass(frozen=True)
@@ -39,29 +45,25 @@ class Engine(Protocol):
     parameters: Mapping[str, np.ndarray]
     slots: Mapping[str, Mapping[str, np.ndarray]]
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
+    def predict(self, x: Samples) -> Results:
         """The plan's output (logits) for each sample: [N, *output.shape]."""
         ...
 
-    def attention_weights(self, x: np.ndarray) -> dict[str, np.ndarray]:
+    def attention_weights(self, x: Samples) -> dict[str, Results]:
         """Layer name → softmax weights [N, heads, S, S]."""
         ...
 
-    def loss_and_gradients(
-        self, x: np.ndarray, y: np.ndarray
-    ) -> tuple[float, dict[str, np.ndarray]]:
+    def loss_and_gradients(self, x: Samples, y: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         """The mean loss of the samples and its gradient for each parameter."""
         ...
 
-    def pull_back(
-        self, x: np.ndarray, dy: np.ndarray
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def pull_back(self, x: Samples, dy: Samples) -> tuple[Results, dict[str, np.ndarray]]:
         """The gradients of sum(dy · output(x)) for x and for each parameter."""
         ...
 
     def train(
         self,
-        x: np.ndarray,
+        x: Samples,
         y: np.ndarray,
         order: np.ndarray,
         batch_size: int,

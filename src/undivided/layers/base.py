@@ -34,7 +34,7 @@ class Layer(Description, family=True):
 
     def __mul__(self, times: int) -> Repeat:
         """`Dense(8) * 3` is three layers, each with parameters of its own."""
-        return Repeat(self, times)
+        return Repeat(layer=self, times=times)
 
 
 @dataclass(frozen=True)

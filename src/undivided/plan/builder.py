@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Builder", "lower"]
 
+MOST_LAYERS = 10_000
+"""Enough for anyone, and a limit for `Dense(8) * 10000 * 10000`."""
+
 XAVIER = Initial("xavier")
 ZERO = Initial("constant", 0.0)
 ONE = Initial("constant", 1.0)
@@ -70,6 +73,7 @@ class Builder:
         self._layer = ""
         self._written = ""
         self._numbers: dict[str, int] = {}
+        self._taken: set[str] = set()
 
     def lower(self, layer: Layer, x: Value, *, repeated: bool = False) -> Value:
         """Add a layer under a name that no other has."""
@@ -77,6 +81,9 @@ class Builder:
         self._layer = self._name(layer, repeated)
         self._written = layer.keyword
         self.layers.append((self._layer, layer.keyword))
+        self._taken.add(self._layer)
+        if len(self.layers) > MOST_LAYERS:
+            raise ArgumentError(f"A network may have {MOST_LAYERS:,} layers. This one has more.")
         try:
             return layer.lower(self, x)
         finally:
@@ -85,14 +92,13 @@ class Builder:
     def _name(self, layer: Layer, repeated: bool) -> str:
         base = layer.name if layer.name is not None else layer.prefix
         self._numbers[base] = number = self._numbers.get(base, 0) + 1
-        taken = {name for name, _ in self.layers}
-        if layer.name is not None and number == 1 and base not in taken:
+        if layer.name is not None and number == 1 and base not in self._taken:
             return base
         if layer.name is not None and not repeated:
             raise ArgumentError(
                 f"Two layers are named {base!r}. Give each a name of its own.", argument="name"
             )
-        while (name := f"{base}_{number}") in taken:
+        while (name := f"{base}_{number}") in self._taken:
             number += 1
         self._numbers[base] = number
         return name
@@ -171,15 +177,11 @@ class Builder:
         depth = math.prod(channels)
         return self.add_operation("unfold", (x,), (tokens, down * across * depth), size=size)
 
-    def linear(
-        self, x: Value, units: int, *, bias: bool, part: str = "", role: str = ""
-    ) -> Value:
+    def linear(self, x: Value, units: int, *, bias: bool, part: str = "", role: str = "") -> Value:
         """y = x·W + b over the last axis, W [in, out]."""
         dot = f"{role}." if role else ""
         self._width(x)
-        names = {
-            "weight": self.parameter(f"{dot}weight", (x.width, units), XAVIER, decays=True)
-        }
+        names = {"weight": self.parameter(f"{dot}weight", (x.width, units), XAVIER, decays=True)}
         if bias:
             names["bias"] = self.parameter(f"{dot}bias", (units,), ZERO, decays=False)
         return self.add_operation(

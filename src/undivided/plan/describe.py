@@ -108,7 +108,7 @@ def describe(network: Network, length: int = LENGTH) -> str:
     return "\n".join(lines)
 
 
-def _memory_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _memory_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     memory, batch = facts["bytes"], facts["batch_size"]
     labels = {
         "parameters": "parameters, as stored",

@@ -22,7 +22,7 @@ class ExponentialDecay(Schedule):
     """rate(step) = initial · decay_rate^(step / decay_steps)."""
 
     initial_learning_rate: float = argument(doc="the rate of the first step", above=0.0)
-    decay_steps: int = argument(doc="after how many steps decay_rate has been applied once", at_least=1)
+    decay_steps: int = argument(doc="steps until decay_rate has been applied once", at_least=1)
     decay_rate: float = argument(doc="what the rate is multiplied by", above=0.0)
 
     def at(self, step: int) -> float:

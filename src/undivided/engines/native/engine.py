@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from undivided import _native
-from undivided.engines.engine import TrainedSteps
+from undivided.engines.engine import Results, Samples, TrainedSteps
 from undivided.engines.native.machine import instruction_set, thread_count
 from undivided.plan.plan import Plan, Ragged
 from undivided.plan.schedule import Purpose, Schedule, schedule
@@ -94,14 +94,14 @@ class NativeEngine:
             "slots": sum(flat.nbytes for flat in self._slots.values()),
         }
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
+    def predict(self, x: Samples) -> Results:
         batch = _Batch(self, x)
         shape = self.plan.output.shape
         output, outputs, starts = batch.room([shape])
         self._session("predict").run(self._flat, batch.samples(), outputs, starts, self.threads)
         return batch.split(output, [shape])[0]
 
-    def attention_weights(self, x: np.ndarray) -> dict[str, np.ndarray]:
+    def attention_weights(self, x: Samples) -> dict[str, Results]:
         batch = _Batch(self, x)
         layers, shapes = [], []
         for op in self.plan.operations:
@@ -113,9 +113,7 @@ class NativeEngine:
         self._session("weights").run(self._flat, batch.samples(), outputs, starts, self.threads)
         return dict(zip(layers, batch.split(output, shapes), strict=True))
 
-    def loss_and_gradients(
-        self, x: np.ndarray, y: np.ndarray
-    ) -> tuple[float, dict[str, np.ndarray]]:
+    def loss_and_gradients(self, x: Samples, y: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         batch = _Batch(self, x)
         total = _aligned(self._schedule.storage.floats)
         loss = self._session("train").gradients(
@@ -131,9 +129,7 @@ class NativeEngine:
         )
         return loss / batch.count, {k: v.copy() for k, v in self._views(total).items()}
 
-    def pull_back(
-        self, x: np.ndarray, dy: np.ndarray
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def pull_back(self, x: Samples, dy: Samples) -> tuple[Results, dict[str, np.ndarray]]:
         batch = _Batch(self, x)
         total = _aligned(self._schedule.storage.floats)
         dx, outputs, starts = batch.room([self.plan.input.shape])
@@ -153,7 +149,7 @@ class NativeEngine:
 
     def train(
         self,
-        x: np.ndarray,
+        x: Samples,
         y: np.ndarray,
         order: np.ndarray,
         batch_size: int,
@@ -210,7 +206,7 @@ _NOWHERE = np.zeros(0, np.int64)
 class _Batch:
     """Samples as the native side wants them: one array, and row starts where lengths differ."""
 
-    def __init__(self, engine: NativeEngine, x: np.ndarray | Sequence[np.ndarray]) -> None:
+    def __init__(self, engine: NativeEngine, x: Samples) -> None:
         self.shape = engine.plan.input.shape
         self.ragged = any(isinstance(n, Ragged) for n in self.shape)
         self.count = len(x)
@@ -221,9 +217,9 @@ class _Batch:
         lengths = np.array([len(sample) for sample in x], np.int64)
         engine._make_room(int(lengths.max(initial=1)))
         self.lengths = lengths
-        width = self.shape[-1]
         rows = [_readable(np.asarray(sample)) for sample in x]
-        self.x = np.concatenate(rows) if rows else np.zeros((0, width), np.float32)
+        nothing = np.zeros((0, engine.plan.input.width), np.float32)
+        self.x = np.concatenate(rows) if rows else nothing
 
     def samples(self, y: np.ndarray | None = None) -> _native.Samples:
         first_row = None if self.lengths is None else _starts(self.lengths)
@@ -234,7 +230,11 @@ class _Batch:
         """Numbers in each sample's part of an output: an array where lengths differ."""
         size: np.ndarray | int = 1
         for extent in shape:
-            size = size * (self.lengths if isinstance(extent, Ragged) else extent)
+            if isinstance(extent, Ragged):
+                assert self.lengths is not None
+                size = size * self.lengths
+            else:
+                size = size * extent
         return size
 
     def starts(self, shape: tuple[int | Ragged, ...]) -> np.ndarray:
@@ -252,29 +252,31 @@ class _Batch:
             if isinstance(sizes, np.ndarray):
                 arrays.append(np.empty(int(sizes.sum()), np.float32))
             else:
-                arrays.append(np.empty((self.count, *shape), np.float32))
+                fixed = [n for n in shape if isinstance(n, int)]
+                arrays.append(np.empty((self.count, *fixed), np.float32))
             starts.append(self.starts(shape))
         return arrays, arrays, starts
 
     def split(
         self, arrays: list[np.ndarray], shapes: Sequence[tuple[int | Ragged, ...]]
-    ) -> list[np.ndarray]:
+    ) -> list[Results]:
         """Outputs as the caller wants them: an array, or a list where samples differ in length."""
-        results = []
+        results: list[Results] = []
         for array, shape in zip(arrays, shapes, strict=True):
             sizes = self._sizes(shape)
-            if isinstance(sizes, np.ndarray):
-                pieces = np.split(array, np.cumsum(sizes)[:-1]) if self.count else []
-                lengths = self.lengths
-                assert lengths is not None
-                array = [
+            if not isinstance(sizes, np.ndarray) or self.lengths is None:
+                results.append(array)
+                continue
+            pieces = np.split(array, np.cumsum(sizes)[:-1]) if self.count else []
+            results.append(
+                [
                     piece.reshape([n if isinstance(e, Ragged) else e for e in shape])
-                    for piece, n in zip(pieces, lengths, strict=True)
+                    for piece, n in zip(pieces, self.lengths, strict=True)
                 ]
-            results.append(array)
+            )
         return results
 
-    def joined(self, dy: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
+    def joined(self, dy: Samples) -> np.ndarray:
         """The gradient of the output, sample after sample."""
         if isinstance(dy, np.ndarray) and dy.dtype != object:
             return np.ascontiguousarray(dy, np.float32)

@@ -8,17 +8,15 @@ so that no primitive has to know about padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from undivided.engines.engine import Samples
 from undivided.errors import ShapeError
 from undivided.plan.plan import Plan, Ragged, Shape, show_shape
 
 __all__ = ["Samples", "gather", "groups", "take"]
-
-Samples = np.ndarray | Sequence[np.ndarray]
-"""One array [N, …] for all samples, or where an axis is ragged a list of N arrays."""
 
 LARGEST_GROUP = 256
 """How many samples run together at most, so that memory stays bounded."""

@@ -82,8 +82,9 @@ class _Compiler:
         self.value_buffers: dict[str, int] = {}
         self.gradient_buffers: dict[str, int] = {}
         self.before_buffers: dict[str, int] = {}
-        self.probability_buffers: dict[str, int] = {}
+        self.attention_instructions: dict[str, Instruction] = {}
         self.written: set[str] = set()
+        self.reached: set[str] = set()
         self.masked: set[str] = set()
         self.transposed: set[int] = set()
         self.instructions: list[Instruction] = []
@@ -92,7 +93,7 @@ class _Compiler:
 
     def _values_with_gradients(self) -> set[str]:
         """The values whose gradient something needs: a parameter, or the samples, above them."""
-        learned = set()
+        learned: set[str] = set()
         for op in self.graph.operations:
             above = {self._base(name) for name in op.inputs}
             trained = bool(op.parameters) or "merged" in op.attributes
@@ -109,8 +110,10 @@ class _Compiler:
     def axis(self, rows: int | Ragged) -> int:
         if rows not in self.axis_index:
             self.axis_index[rows] = len(self.axes)
-            ragged = isinstance(rows, Ragged)
-            self.axes.append(Axis(-1, self.longest) if ragged else Axis(rows, rows))
+            if isinstance(rows, Ragged):
+                self.axes.append(Axis(-1, self.longest))
+            else:
+                self.axes.append(Axis(rows, rows))
         return self.axis_index[rows]
 
     def region(self, axis: int, width: int, stride: int, floats: int) -> int:
@@ -160,8 +163,13 @@ class _Compiler:
         if self._base(name) not in self.learned:
             return -1, 0
         accumulate = int(name in self.written)
-        self.written.add(name)
+        self._mark(name)
         return self.gradient(name), accumulate
+
+    def _mark(self, name: str) -> None:
+        """A gradient has been written for this value, and so for what it is a part of."""
+        self.written.add(name)
+        self.reached.update((name, self._base(name)))
 
     def program(self) -> Program:
         self.axis(1)
@@ -170,11 +178,7 @@ class _Compiler:
         self._finish_forward()
         if self.backwards:
             for op in reversed(self.graph.operations):
-                has_gradient = op.output in self.written or any(
-                    wide == op.output and part in self.written
-                    for part, (wide, _) in self.graph.parts.items()
-                )
-                if op.output in self.learned and has_gradient:
+                if op.output in self.learned and op.output in self.reached:
                     getattr(self, f"{op.kind}_backward")(op)
         buffers, size = self._placed()
         blocks = tuple(
@@ -313,9 +317,9 @@ class _Compiler:
 
     def _mask(self, reader: Operation, source: str) -> int:
         """Where `source` is a relu that only `reader` reads, its gradient is cut here already."""
-        producer = self.graph.producer(source)
+        producer = self.graph.producers.get(source)
         relu = producer is not None and producer.attributes.get("function") == "relu"
-        if not relu or self.graph.only_consumer(source) is not reader:
+        if not relu or self.graph.only_reader(source) is not reader:
             return -1
         self.masked.add(source)
         return self.value(source)
@@ -342,7 +346,6 @@ class _Compiler:
         probabilities = self.region(
             0, 2 if keeps else 1, 1, kept * most_queries * padded(most_keys)
         )
-        self.probability_buffers[op.output] = probabilities
         values = {"x": self.value(query), "z": self.value(key), "v": self.value(value)}
         shared = {
             "probabilities": probabilities,
@@ -350,7 +353,9 @@ class _Compiler:
             "scale": op.attributes["scale"],
         }
         scratch = self.scratch(self._attention_scratch(op, most_queries, most_keys))
-        self.emit(op, Kind.ATTENTION, **values, y=self.value(op.output), scratch=scratch, **shared)
+        self.attention_instructions[op.output] = self.emit(
+            op, Kind.ATTENTION, **values, y=self.value(op.output), scratch=scratch, **shared
+        )
         if self.purpose == "weights":
             slot = sum(i.kind is Kind.STORE_WEIGHTS for i in self.instructions)
             self.emit(op, Kind.STORE_WEIGHTS, **values, slot=slot, **shared)
@@ -365,9 +370,7 @@ class _Compiler:
     def attention_backward(self, op: Operation) -> None:
         query, key, value = op.inputs
         (dx, add_x), (dz, add_z), (dv, add_v) = (self.into(n) for n in (query, key, value))
-        forward = next(
-            i for i in self.instructions if i.kind is Kind.ATTENTION and i.y == self.value(op.output)
-        )
+        forward = self.attention_instructions[op.output]
         self.emit(
             op,
             Kind.ATTENTION,
@@ -436,13 +439,13 @@ class _Compiler:
         if source not in self.learned and self._base(source) not in self.learned:
             return
         alone = (
-            self.graph.only_consumer(source) is op
+            self.graph.only_reader(source) is op
             and source not in self.written
             and source not in self.graph.parts
         )
         if alone and source not in self.gradient_buffers:
             self.gradient_buffers[source] = self.gradient(op.output)
-            self.written.add(source)
+            self._mark(source)
             return
         dx, accumulate = self.into(source)
         dy = self.gradient(op.output)
@@ -484,5 +487,3 @@ class _Compiler:
             return
         dy = self.gradient(op.output)
         self.emit(op, kind, backward=1, dx=dx, dy=dy, accumulate_x=accumulate, **values)
-
-

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from undivided.plan.plan import Operation, Plan, Value
 
@@ -24,30 +25,29 @@ class Graph:
     operations: tuple[Operation, ...]
     parts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
-    def consumers(self, name: str) -> list[Operation]:
-        """The operations that read a value; the graph's own output is read by nobody."""
-        return [op for op in self.operations if name in op.inputs]
+    @cached_property
+    def readers(self) -> Mapping[str, list[Operation]]:
+        """Value → the operations that read it, in order."""
+        readers: dict[str, list[Operation]] = {}
+        for op in self.operations:
+            for name in dict.fromkeys(op.inputs):
+                readers.setdefault(name, []).append(op)
+        return readers
 
-    def producer(self, name: str) -> Operation | None:
-        return next((op for op in self.operations if op.output == name), None)
+    @cached_property
+    def producers(self) -> Mapping[str, Operation]:
+        """Value → the operation that it comes from."""
+        return {op.output: op for op in self.operations}
 
-    def only_consumer(self, name: str) -> Operation | None:
+    def only_reader(self, name: str) -> Operation | None:
         """The one operation that reads a value which nothing else needs."""
-        readers = self.consumers(name)
-        if len(readers) == 1 and name != self.output and readers[0].inputs.count(name) == 1:
-            return readers[0]
-        return None
+        readers = self.readers.get(name, [])
+        alone = len(readers) == 1 and name != self.output and readers[0].inputs.count(name) == 1
+        return readers[0] if alone else None
 
-    def replacing(self, old: Iterable[Operation], new: Iterable[Operation]) -> Graph:
-        """The graph with `new` standing where the last of `old` stood and `old` gone."""
-        gone = {op.output for op in old}
-        last = max(i for i, op in enumerate(self.operations) if op.output in gone)
-        operations: list[Operation] = []
-        for i, op in enumerate(self.operations):
-            if i == last:
-                operations.extend(new)
-            elif op.output not in gone:
-                operations.append(op)
+    def replacing(self, instead: Mapping[str, Sequence[Operation]]) -> Graph:
+        """The graph with other operations in place of those that give the values named."""
+        operations = [new for op in self.operations for new in instead.get(op.output, (op,))]
         return replace(self, operations=tuple(operations))
 
 

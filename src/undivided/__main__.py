@@ -1,0 +1,5 @@
+"""`python -m undivided` is the command `undivided`."""
+
+from undivided.cli import main
+
+main()

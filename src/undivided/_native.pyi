@@ -1,0 +1,67 @@
+"""The types of the C++ module; `native/binding.cpp` is its source."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+def instruction_sets() -> list[str]: ...
+def lanes(set: str) -> int: ...
+def measure_peak(set: str, threads: int, seconds: float) -> float: ...
+def xorshift64_fill(state: int, out: np.ndarray) -> int: ...
+def xorshift64_shuffle(state: int, order: np.ndarray) -> int: ...
+
+class Samples:
+    def __init__(
+        self, x: np.ndarray, first_row: np.ndarray | None, y: np.ndarray | None
+    ) -> None: ...
+    @property
+    def count(self) -> int: ...
+
+class Session:
+    def __init__(
+        self,
+        instructions: list[Any],
+        buffers: list[Any],
+        blocks: list[Any],
+        axes: list[Any],
+        arena_floats: int,
+        group: int,
+        parameter_floats: int,
+        derived: np.ndarray,
+        instruction_set: str,
+    ) -> None: ...
+    def bytes(self) -> list[int]: ...
+    def run(
+        self,
+        parameters: np.ndarray,
+        samples: Samples,
+        outputs: Sequence[np.ndarray],
+        starts: Sequence[np.ndarray],
+        threads: int,
+    ) -> None: ...
+    def gradients(
+        self,
+        parameters: np.ndarray,
+        samples: Samples,
+        slice: int,
+        total: np.ndarray,
+        output_gradient: np.ndarray | None,
+        gradient_start: np.ndarray,
+        outputs: Sequence[np.ndarray],
+        starts: Sequence[np.ndarray],
+        threads: int,
+    ) -> float: ...
+    def train(
+        self,
+        parameters: np.ndarray,
+        slots: Sequence[np.ndarray],
+        samples: Samples,
+        order: np.ndarray,
+        batch: int,
+        slice: int,
+        rule: object,
+        first_step: int,
+        learning_rates: np.ndarray,
+        threads: int,
+    ) -> tuple[list[float], bool]: ...

@@ -1,0 +1,363 @@
+"""The model: a network with numbers, which learns, predicts and lets itself be looked into."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from undivided.engines.choice import make_engine
+from undivided.errors import ArgumentError, DataError, ModelFileError, NonFiniteError
+from undivided.network import Network
+from undivided.parameters import Parameters, Substituted
+from undivided.plan.plan import Ragged
+from undivided.samples import (
+    Samples,
+    checked_classes,
+    checked_gradient,
+    checked_samples,
+    longest_sample,
+    pair_of,
+)
+from undivided.training.history import Epoch, Evaluation, TrainingState
+from undivided.training.progress import Lines, Progress
+from undivided.training.schedules import learning_rate_at
+
+__all__ = ["Model", "load"]
+
+# N samples, C classes, H heads, S tokens; x is [N, *network.input], y is [N] class numbers.
+
+Gradients = dict[str, np.ndarray]
+"""Parameter name → gradient of the same shape."""
+
+
+class Model:
+    """A network with numbers.
+
+        model = Model(network, seed=1)
+        history = model.fit(data.train, test=data.test)
+        model.predict(data.test.x)
+
+    `seed`, `threads` and `engine` are the network's own unless given. The environment variable
+    UNDIVIDED_THREADS counts where neither the argument nor the network says how many. `dtype`
+    is float32; the reference engine also computes in float64, to be measured against.
+
+    `x` is [N, *network.input]: bytes or floating point. Where the input has an axis of no fixed
+    length, it may also be a list of N arrays, each of its own length.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        seed: int | None = None,
+        threads: int | None = None,
+        engine: Literal["native", "reference"] | None = None,
+        dtype: Literal["float32", "float64"] = "float32",
+    ) -> None:
+        from undivided.training.generators import GENERATORS
+        from undivided.training.initial import initialize
+
+        if not isinstance(network, Network):
+            raise ArgumentError(
+                f"The 'network' of Model must be a Network. Got {type(network).__name__}. "
+                "undivided.recipe(name), read(path) and parse(text) give one.",
+                argument="network",
+            )
+        self.network = network
+        self.seed = _replaced(network.train, seed=seed).seed
+        execution = _replaced(network.execution, engine=engine, threads=threads)
+        self.engine = execution.engine
+        self.plan = network.plan()
+        """What the network does, as primitive operations."""
+        self._engine = make_engine(self.plan, self.engine, dtype, execution.threads)
+        self._state = TrainingState(GENERATORS[network.train.generator](self.seed))
+        for name, values in initialize(self.plan, self._state.generator).items():
+            self._engine.parameters[name][...] = values
+        self.parameters = Parameters(self._engine.parameters)
+        self.gradients: Gradients = {}
+        """What pullbacks have added up since `clear_gradients`."""
+
+    # What it is.
+
+    @property
+    def threads(self) -> int | None:
+        """How many threads the engine uses; None where it leaves that to NumPy."""
+        return getattr(self._engine, "threads", None)
+
+    @property
+    def instruction_set(self) -> str | None:
+        """What the engine's kernels are compiled for; None where it leaves that to NumPy."""
+        return getattr(self._engine, "instruction_set", None)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the parameters: float32, or float64 in the reference engine."""
+        return next((array.dtype for array in self._engine.parameters.values()), np.dtype("f4"))
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it has been trained."""
+        return self._state.epochs
+
+    @property
+    def steps(self) -> int:
+        """How many steps it has been trained."""
+        return self._state.steps
+
+    @property
+    def history(self) -> list[Epoch]:
+        """The epochs of every `fit` so far."""
+        return list(self._state.history)
+
+    def __repr__(self) -> str:
+        threads = "" if self.threads is None else f", {self.threads} threads"
+        trained = f"trained {self.epochs} epochs" if self.steps else "not trained"
+        return (
+            f"Model({self.network.name}: {self.plan.parameter_count:,} parameters, "
+            f"{self.engine} engine {self.dtype}{threads}, {trained})"
+        )
+
+    # Learning.
+
+    def fit(
+        self,
+        train: Any,
+        test: Any = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        log: str | os.PathLike[str] | Literal[False] | None = None,
+        progress: Progress | bool | None = None,
+    ) -> list[Epoch]:
+        """Train, and return one entry an epoch: `.loss`, `.seconds`, `.test_accuracy`, `.epoch`.
+
+        `train` and `test` are splits (`data.train`) or pairs (x, y). What is not given is the
+        network's own; a `learning_rate` given here takes the place of the network's from now
+        on. `log=False` writes none where the network names one. `progress=True` prints a line
+        an epoch; a `Progress` is told more.
+
+        A second `fit` goes on where the first stopped: 2 epochs and 3 are the same, bit for
+        bit, as 5. So does one after Ctrl-C, which stops between two steps.
+        """
+        from undivided.training.logs import Log
+        from undivided.training.loop import train as run
+
+        samples = self._samples(train, "train")
+        tested = None if test is None else self._samples(test, "test")
+        settings = _replaced(self.network.train, epochs=epochs, batch_size=batch_size)
+        if learning_rate is not None:
+            optimizer = _replaced(self.network.optimizer, learning_rate=learning_rate)
+            self.network = dataclasses.replace(self.network, optimizer=optimizer)
+            self.plan = dataclasses.replace(self.plan, optimizer=optimizer)
+        watchers: list[Progress] = []
+        if progress:
+            watchers.append(Lines() if progress is True else progress)
+        path = settings.log if log is None else log
+        with contextlib.ExitStack() as opened:
+            if path:
+                watchers.insert(0, opened.enter_context(Log(path, continued=self.epochs > 0)))
+            return run(
+                self._engine,
+                self._state,
+                samples,
+                tested,
+                epochs=settings.epochs,
+                # A batch is never larger than the set, whatever was asked for.
+                batch_size=min(settings.batch_size, len(samples[0])),
+                learning_rate=self.network.optimizer.learning_rate,
+                watchers=watchers,
+                diagnose=self._diagnose,
+            )
+
+    def loss_and_gradients(self, x: Any, y: Any) -> tuple[float, Gradients]:
+        """The mean loss of the samples, and its gradient for each parameter."""
+        return self._engine.loss_and_gradients(*self._samples((x, y), ""))
+
+    def vjp(self, x: Any) -> tuple[np.ndarray, Callable[[Any], tuple[np.ndarray, Gradients]]]:
+        """The scores y of x, and `pullback`: put a loss of your own behind the network.
+
+            y, pullback = model.vjp(x)
+            dx, gradients = pullback(dy)        dy = ∂loss/∂y, of y's shape
+
+        `gradients` are ∂loss/∂parameter, with the parameters as they were at `vjp`; they are
+        also added to `model.gradients`, until `model.clear_gradients()`.
+        """
+        samples = copy.deepcopy(self._inputs(x))
+        weights = {name: values.copy() for name, values in self.parameters.items()}
+        y = self.logits(samples)
+
+        def pullback(dy: Any) -> tuple[np.ndarray, Gradients]:
+            seed = checked_gradient(dy, y.shape, self.dtype)
+            with Substituted(self.parameters, weights):
+                dx, gradients = self._pull_back(samples, seed)
+            for name, gradient in gradients.items():
+                self.gradients[name] = self.gradients.get(name, 0) + gradient
+            return dx, gradients
+
+        return y, pullback
+
+    def clear_gradients(self) -> None:
+        """Forget what pullbacks have added up."""
+        self.gradients = {}
+
+    def apply_gradients(self, learning_rate: float | None = None) -> None:
+        """Take one step of the network's optimizer along `model.gradients`, and keep them.
+
+        `learning_rate` is for this step alone.
+        """
+        optimizer, state = self.network.optimizer, self._state
+        if not self.gradients:
+            raise ArgumentError("There are no gradients to apply: call a pullback first.")
+        for name, gradient in self.gradients.items():
+            if not np.isfinite(gradient).all():
+                raise NonFiniteError(f"The gradient of {name!r} is not finite; nothing changed.")
+        if learning_rate is not None:
+            optimizer = _replaced(optimizer, learning_rate=learning_rate)
+        rate = learning_rate_at(optimizer.learning_rate, state.steps)
+        for name, gradient in self.gradients.items():
+            slots = {slot: arrays[name] for slot, arrays in self._engine.slots.items()}
+            decays = self.plan.parameters[name].decays
+            optimizer.update(
+                self.parameters[name], gradient, slots, state.optimizer_steps + 1, rate, decays
+            )
+        state.steps += 1
+        state.optimizer_steps += 1
+
+    # Saying what it has learned.
+
+    def predict(self, x: Any) -> np.ndarray:
+        """The class of each sample, [N]: the highest score, the first of equals."""
+        return self.logits(x).argmax(axis=-1)
+
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """The probability of each class: softmax of the scores, [N, C]."""
+        from undivided.training.evaluation import probabilities
+
+        return probabilities(self.logits(x))
+
+    def logits(self, x: Any) -> np.ndarray:
+        """The scores that the last layer gives, [N, C]."""
+        from undivided.training.evaluation import predict
+
+        samples = self._inputs(x)
+        if not len(samples):
+            return np.zeros((0, self.plan.output.width), self.dtype)
+        return predict(self._engine, samples)
+
+    def evaluate(self, split: Any) -> Evaluation:
+        """`.loss` and `.accuracy` (a fraction) on a split or a pair (x, y)."""
+        from undivided.training.evaluation import evaluate
+
+        return evaluate(self._engine, *self._samples(split, "split"))
+
+    def attention_weights(self, x: Any) -> dict[str, Any]:
+        """Layer name → what each token attends to, [N, H, S, S]; the rows add up to 1.
+
+        For a list of sequences of different lengths, a list of N arrays [H, S, S].
+        """
+        samples = self._inputs(x)
+        dense = isinstance(samples, np.ndarray)
+        if not dense or len(samples):
+            weights = self._engine.attention_weights(samples)
+            return {layer: _joined(of, dense) for layer, of in weights.items()}
+        empty = {}
+        for operation in self.plan.operations:
+            if operation.kind == "attention":
+                lengths = (self.plan.values[name].shape[0] for name in operation.inputs[:2])
+                shape = [longest_sample(samples) if isinstance(n, Ragged) else n for n in lengths]
+                heads = operation.attributes["heads"]
+                empty[operation.layer] = np.zeros((0, heads, *shape), self.dtype)
+        return empty
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file (float32) with the network's text; `load` reads it back.
+
+        The file is whole or not there: it is written beside its place and then renamed.
+        """
+        from undivided.files import ModelFile, write_model
+
+        state = self._state
+        generator = tuple(state.generator.state)
+        parameters = dict(self.parameters)
+        write_model(
+            path,
+            ModelFile(self.network, self.seed, state.epochs, state.steps, generator, parameters),
+        )
+
+    # What comes in, and what goes on behind.
+
+    def _inputs(self, x: Any, where: str = "x") -> Samples:
+        return checked_samples(x, self.plan.input, self.dtype, where)
+
+    def _samples(self, data: Any, name: str) -> tuple[Samples, np.ndarray]:
+        """x and y of at least one sample; `name` is what the caller knows them by."""
+        x, y = pair_of(data, name)
+        dot = f"{name}." if name else ""
+        samples = self._inputs(x, f"{dot}x")
+        classes = checked_classes(y, len(samples), self.plan.output.width, f"{dot}y")
+        if not len(samples):
+            raise DataError(f"{dot}x must hold at least one sample.")
+        return samples, classes
+
+    def _pull_back(self, x: Samples, dy: np.ndarray) -> tuple[Any, Gradients]:
+        if len(x):
+            dx, gradients = self._engine.pull_back(x, dy)
+            return _joined(dx, isinstance(x, np.ndarray)), gradients
+        zeros = {name: np.zeros_like(values) for name, values in self.parameters.items()}
+        return np.zeros(np.shape(x), self.dtype), zeros
+
+    def _diagnose(self, x: Samples, y: np.ndarray) -> str | None:
+        """Where a batch's first non-finite number appears, told by the reference engine."""
+        from undivided.engines.reference import ReferenceEngine
+
+        reference = ReferenceEngine(self.plan, self.dtype)
+        for name, values in self.parameters.items():
+            reference.parameters[name][...] = values
+        return reference.diagnose(x, y)
+
+
+def load(
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    engine: Literal["native", "reference"] | None = None,
+) -> Model:
+    """The model in a file that `model.save` or `undivided train` wrote.
+
+    It predicts what the saved one did. A `fit` goes on with its epochs, its shuffles and its
+    schedule of learning rates; the optimizer's averages are not in the file and start anew.
+    """
+    from undivided.files import read_model
+
+    file = read_model(path)
+    try:
+        model = Model(file.network, file.seed, threads, engine)
+    except MemoryError as error:
+        raise ModelFileError(f"{path}: there is not enough memory for this model.") from error
+    state = model._state
+    if len(file.generator) != len(state.generator.state):
+        raise ModelFileError(
+            f"{path}: expected the state of the generator as {len(state.generator.state)} whole "
+            f"numbers, found {len(file.generator)}. Copy or save the file again."
+        )
+    state.generator.state = file.generator
+    state.epochs, state.steps = file.epochs, file.steps
+    for name, values in file.parameters.items():
+        model.parameters[name] = values
+    return model
+
+
+def _joined(results: Any, dense: bool) -> Any:
+    """One array for samples that came in one, also where an engine gives one array for each."""
+    return np.stack(results) if dense and isinstance(results, list) else results
+
+
+def _replaced(description: Any, **given: Any) -> Any:
+    """A description with the arguments that were given, checked like those of the text."""
+    return dataclasses.replace(
+        description, **{name: value for name, value in given.items() if value is not None}
+    )

@@ -1,0 +1,203 @@
+"""The other commands: recipes, describe, evaluate, predict, demo; help and the program itself."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_program import ENGINES, NETWORK, Run, arrays
+
+import undivided
+
+
+@pytest.fixture
+def model(run: Run) -> undivided.Model:
+    """small.safetensors, trained."""
+    run("train", "small.neural", "--quiet")
+    return undivided.load("small.safetensors")
+
+
+class TestProgram:
+    def test_version(self, run: Run) -> None:
+        assert run("--version").stdout == f"undivided {undivided.__version__}\n"
+
+    @pytest.mark.parametrize("flag", ["--help", "-h"])
+    def test_help(self, run: Run, flag: str) -> None:
+        output = run(flag).stdout
+        commands = ["demo", "describe", "evaluate", "predict", "recipes", "train"]
+        for command in commands:
+            assert f"\n  {command} " in output
+            help_text = run(command, flag).stdout
+            assert help_text.startswith(f"Usage: undivided {command} ")
+        assert "..." not in output.split("Commands:")[1]  # each summary is whole
+
+    def test_every_flag_says_what_it_is(self, run: Run) -> None:
+        from undivided.cli.commands import main
+
+        for command in main.commands.values():
+            for parameter in command.params:
+                if parameter.param_type_name == "option":
+                    assert parameter.help, parameter.name  # type: ignore[attr-defined]
+
+    def test_an_unknown_command(self, run: Run) -> None:
+        text = run("trian", code=2).stderr
+        assert "There is no command 'trian'. Did you mean 'train'? The commands are demo," in text
+
+    def test_as_a_module(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "undivided", "recipes"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0 and "mnist-attention" in done.stdout
+
+
+class TestRecipes:
+    def test_they_are_listed(self, run: Run) -> None:
+        lines = run("recipes").stdout.splitlines()
+        names = [line.split()[0] for line in lines]
+        assert names == ["digits-attention", "mnist-attention", "mnist-attention-64"]
+        assert len({line.index("  ", len(names[2])) for line in lines}) == 1  # one column
+
+    def test_one_is_printed_as_it_is(self, run: Run) -> None:
+        output = run("recipes", "digits-attention").stdout
+        assert output.startswith("# ")
+        assert undivided.parse(output) == undivided.recipe("digits-attention")
+
+    def test_an_unknown_one(self, run: Run) -> None:
+        text = run("recipes", "digit-attention", code=2).stderr
+        assert (
+            "There is no recipe named 'digit-attention'. Did you mean 'digits-attention'?" in text
+        )
+
+
+class TestEvaluate:
+    def test_on_the_test_samples_of_its_own_data(self, run: Run, model: undivided.Model) -> None:
+        expected = model.evaluate(undivided.datasets.open_data("small.npz").test)
+        assert run("evaluate", "small.safetensors").stdout == (
+            "Small on 32 test samples of small.npz\n"
+            f"loss={expected.loss:.6f} | test_acc={100 * expected.accuracy:.2f}%\n"
+        )
+
+    @pytest.mark.parametrize("engine", ENGINES)
+    def test_on_other_data(self, run: Run, model: undivided.Model, engine: str) -> None:
+        x, y = arrays(11, 5)
+        np.savez("other.npz", x=x, y=y)
+        output = run(
+            "evaluate", "small.safetensors", "-d", "other.npz", "--engine", engine, "--threads", 1
+        ).stdout
+        expected = model.evaluate((x, y))
+        assert output.startswith("Small on 11 samples of other.npz\n")
+        assert f"test_acc={100 * expected.accuracy:.2f}%" in output
+
+    def test_refusals(self, run: Run, model: undivided.Model) -> None:
+        text = run("evaluate", "smal.safetensors", code=2).stderr
+        assert "There is no model file 'smal.safetensors'. Did you mean 'small.safetens" in text
+        text = run("evaluate", "small.npz", code=1).stderr
+        assert "Error: small.npz: expected a whole safetensors file, found" in text
+        text = run("evaluate", "small.safetensors", "--data", "digits", code=1).stderr
+        assert "Error: The samples of digits are 8×8, and Small takes 4×4." in text
+        os.remove("small.npz")
+        text = run("evaluate", "small.safetensors", code=1).stderr
+        assert "small.npz: there is no such file or folder." in text
+        assert "--threads must be" in run("evaluate", "x", "--threads", "no", code=2).stderr
+
+
+class TestPredict:
+    def read(self, text: str) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(text)))
+
+    def test_the_columns(self, run: Run, model: undivided.Model) -> None:
+        rows = self.read(run("predict", "small.safetensors").stdout)
+        test = undivided.datasets.open_data("small.npz").test
+        assert list(rows[0]) == [
+            "index", "label", "predicted", "probability_0", "probability_1", "probability_2",
+        ]  # fmt: skip
+        assert [int(row["index"]) for row in rows] == list(range(32))
+        assert [int(row["label"]) for row in rows] == test.y.tolist()
+        assert [int(row["predicted"]) for row in rows] == model.predict(test.x).tolist()
+        probabilities = [[float(row[f"probability_{i}"]) for i in range(3)] for row in rows]
+        assert np.allclose(probabilities, model.predict_proba(test.x), atol=1e-5)
+
+    def test_into_a_file(self, run: Run, model: undivided.Model) -> None:
+        output = run("predict", "small.safetensors", "--out", "p.csv").stdout
+        assert output == "Wrote 32 predictions to p.csv\n"
+        assert Path("p.csv").read_text() == run("predict", "small.safetensors").stdout
+
+    def test_samples_without_labels(self, run: Run, model: undivided.Model) -> None:
+        x, _ = arrays(7, 5)
+        np.savez_compressed("x.npz", x=x.astype(float))
+        rows = self.read(run("predict", "small.safetensors", "--data", "x.npz").stdout)
+        assert "label" not in rows[0]
+        assert [int(row["predicted"]) for row in rows] == model.predict(x).tolist()
+
+    def test_many_samples(self, run: Run, model: undivided.Model) -> None:
+        x, y = arrays(5000, 5)
+        np.savez("many.npz", x=x, y=y)
+        rows = self.read(run("predict", "small.safetensors", "--data", "many.npz").stdout)
+        assert [int(row["index"]) for row in rows] == list(range(5000))
+
+    def test_refusals(self, run: Run, model: undivided.Model) -> None:
+        arguments = ("predict", "small.safetensors", "--data")
+        np.savez("x.npz", x=np.full((2, 4, 4), np.nan))
+        assert "is nan, which is not finite" in run(*arguments, "x.npz", code=1).stderr
+        np.savez("x.npz", x=np.ones((2, 4, 4), int))
+        assert "must be uint8, float32" in run(*arguments, "x.npz", code=1).stderr
+        np.savez("x.npz", x=np.ones(()))
+        assert "Error: " in run(*arguments, "x.npz", code=1).stderr
+        np.savez("x.npz", x=np.ones((2, 5, 4)))
+        assert "The samples of x.npz are 5×4" in run(*arguments, "x.npz", code=1).stderr
+        np.savez("x.npz", z=np.ones((2, 4, 4)))
+        assert "x and y are missing" in run(*arguments, "x.npz", code=1).stderr
+        text = run("predict", "small.safetensors", "--out", "no/p.csv", code=1).stderr
+        assert "'no/p.csv' cannot be written: there is no folder" in text
+        assert "There is no model file 'none'." in run("predict", "none", code=2).stderr
+
+
+class TestDescribe:
+    @pytest.fixture(autouse=True)
+    def page(self) -> None:
+        pytest.importorskip("undivided.plan.describe")
+
+    def test_a_file_a_recipe_and_a_model(self, run: Run, model: undivided.Model) -> None:
+        page = run("describe", "small.neural").stdout
+        assert page == undivided.read("small.neural").describe() + "\n"
+        assert run("describe", "small.safetensors").stdout == page
+        assert "3,114" in run("describe", "mnist-attention").stdout
+
+    def test_json_and_graph(self, run: Run) -> None:
+        assert isinstance(json.loads(run("describe", "small.neural", "--json").stdout), dict)
+        assert "flowchart" in run("describe", "small.neural", "--graph").stdout
+        text = run("describe", "small.neural", "--graph", "--json", code=2).stderr
+        assert "--json and --graph are two answers. Ask for one." in text
+
+    def test_refusals(self, run: Run) -> None:
+        assert "nor a file named 'none'" in run("describe", "none", code=2).stderr
+        assert "no model file" in run("describe", "none.safetensors", code=2).stderr
+        Path("bad.neural").write_text(NETWORK + "}")
+        assert "Error: bad.neural:" in run("describe", "bad.neural", code=1).stderr
+
+
+class TestDemo:
+    def test_it_learns_the_digits(self, run: Run) -> None:
+        output = run("demo", "--engine", ENGINES[-1]).stdout
+        accuracy = float(output.split("Final test accuracy: ")[1].split("%")[0])
+        assert accuracy >= 95
+        assert sorted(os.listdir("undivided-demo")) == ["digits.safetensors", "log.csv"]
+        log = Path("undivided-demo/log.csv").read_text().splitlines()
+        assert len(log) == 1 + undivided.recipe("digits-attention").train.epochs
+        assert f"{accuracy:.2f}" == log[-1].split(",")[-1]
+        evaluated = run("evaluate", "undivided-demo/digits.safetensors").stdout
+        assert f"test_acc={accuracy:.2f}%" in evaluated
+        # What it says to try next is there.
+        suggested = output.split("Try next:")[1]
+        for command in ("evaluate", "predict", "describe", "recipes", "train"):
+            assert f"  undivided {command} " in suggested
+
+    def test_where_no_folder_can_be_made(self, run: Run) -> None:
+        Path("undivided-demo").write_text("in the way")
+        assert "The folder 'undivided-demo' cannot be made here" in run("demo", code=1).stderr
