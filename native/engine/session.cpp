@@ -1,21 +1,21 @@
 #include "session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <thread>
 
 #include "pool.h"
+#include "steps.h"
 
 namespace undivided {
 namespace {
 
-// About 20 µs of looking before a worker sleeps; none where workers outnumber the cores.
-int spins_for(int threads) {
-  return threads <= (int)std::thread::hardware_concurrency() ? 1000 : 0;
-}
+constexpr int64_t kUnitFloats = 2048;
+
+bool always() { return true; }
 
 // Neighbours first, as the kernels add gradients.
 double tree_sum(std::vector<double> sums, int64_t count) {
@@ -56,13 +56,23 @@ Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buff
       parameter_floats_(parameter_floats),
       kernels_(kernels) {
   std::memcpy(derived_.at_least(derived_floats), derived, derived_floats * 4);
-  // Updates are dealt out in pieces of whole rows, sixteen at least, for the transposed copies.
+  // Updates are dealt out in units of a few thousand floats, made of pieces of whole rows:
+  // sixteen at least, for the transposed copies.
+  int64_t floats = kUnitFloats;
   for (int64_t i = 0; i < (int64_t)blocks_.size(); ++i) {
     if (!blocks_[i].trained) continue;
-    int64_t rows = std::max<int64_t>(16, 4096 / blocks_[i].stride / 16 * 16);
-    for (int64_t first = 0; first < blocks_[i].rows; first += rows)
-      units_.push_back({i, first, std::min(first + rows, blocks_[i].rows)});
+    int64_t rows = std::max<int64_t>(16, kUnitFloats / blocks_[i].stride / 16 * 16);
+    for (int64_t first = 0; first < blocks_[i].rows; first += rows) {
+      int64_t last = std::min(first + rows, blocks_[i].rows);
+      if (floats >= kUnitFloats) {
+        units_.push_back((int64_t)pieces_.size());
+        floats = 0;
+      }
+      floats += (last - first) * blocks_[i].stride;
+      pieces_.push_back({i, first, last});
+    }
   }
+  units_.push_back((int64_t)pieces_.size());
 }
 
 void Session::prepare(const float* parameters, int threads, int64_t slices) {
@@ -111,13 +121,14 @@ Work work_of(const Work& shared, const Program& program, Workers& worker, const 
 
 }  // namespace
 
+template <class Wanted>
 double Session::run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first,
-                          int64_t last, float* gradients) {
+                          int64_t last, float* gradients, Wanted wanted) {
   double loss = 0;
   work.loss = &loss;
   work.gradients = gradients;
   if (gradients) std::memset(gradients, 0, parameter_floats_ * 4);
-  for (int64_t at = first; at < last; at += program_.group) {
+  for (int64_t at = first; at < last && wanted(); at += program_.group) {
     int64_t count = std::min(program_.group, last - at);
     for (int64_t s = 0; s < count; ++s) worker.members[s] = order ? order[at + s] : at + s;
     run_group(worker, work, count);
@@ -135,7 +146,8 @@ void Session::run(const Work& shared, int64_t count, int threads) {
     Worker& worker = workers_[index];
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
     for (int64_t p; (p = ticket.fetch_add(1)) < pieces;)
-      run_slice(worker, work, nullptr, p * piece, std::min(count, (p + 1) * piece), nullptr);
+      run_slice(worker, work, nullptr, p * piece, std::min(count, (p + 1) * piece), nullptr,
+                always);
   });
 }
 
@@ -153,58 +165,95 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
     for (int64_t s; (s = ticket.fetch_add(1)) < slices;)
       losses[s] = run_slice(worker, work, nullptr, s * slice, std::min(count, (s + 1) * slice),
-                            slice_gradients_[s].at_least(0));
+                            slice_gradients_[s].at_least(0), always);
   });
   kernels_->sum(parts.data(), slices, total, 0, parameter_floats_);
   return tree_sum(std::move(losses), slices);
 }
 
+// The steps of one call of `train`, as the workers see them.
+class Session::Batches final : public Steps::Job {
+ public:
+  Batches(Session& session, const Work& shared, const uint32_t* order, int64_t order_count,
+          int64_t batch, int64_t slice, const std::vector<Update>& updates, float* parameters)
+      : session_(session),
+        shared_(shared),
+        order_(order),
+        order_count_(order_count),
+        batch_(batch),
+        slice_(slice),
+        updates_(updates),
+        parameters_(parameters) {
+    done.losses.reserve(updates.size());
+  }
+
+  StepsDone done{{}, false};
+
+  int64_t slices(int64_t step) const override {
+    return (last(step) - step * batch_ + slice_ - 1) / slice_;
+  }
+
+  double compute(int worker, int64_t step, int64_t slice, int64_t buffer,
+                 const std::atomic<uint64_t>& published, uint64_t enough) override {
+    Worker& own = session_.workers_[worker];
+    Work work = work_of(shared_, session_.program_, own, session_.derived_.at_least(0));
+    work.inverse_batch = 1.0f / (float)(last(step) - step * batch_);
+    int64_t first = step * batch_ + slice * slice_;
+    return session_.run_slice(
+        own, work, order_, first, std::min(last(step), first + slice_),
+        session_.slice_gradients_[buffer].at_least(0),
+        [&] { return published.load(std::memory_order_relaxed) < enough; });
+  }
+
+  bool computed(int64_t step, const std::vector<int64_t>& buffers,
+                const std::vector<double>& losses) override {
+    double loss = tree_sum(losses, (int64_t)losses.size());
+    if (!std::isfinite(loss)) {
+      done.failed = true;
+      return false;
+    }
+    done.losses.push_back(loss);
+    parts_.clear();
+    for (int64_t buffer : buffers)
+      parts_.push_back(session_.slice_gradients_[buffer].at_least(0));
+    update_ = updates_[step];
+    update_.parameters = parameters_;
+    update_.derived = session_.derived_.at_least(0);
+    update_.gradients = parts_.data();
+    update_.slices = (int64_t)parts_.size();
+    return true;
+  }
+
+  void update(int64_t, int64_t unit) override {
+    for (int64_t i = session_.units_[unit]; i < session_.units_[unit + 1]; ++i) {
+      const Piece& piece = session_.pieces_[i];
+      session_.kernels_->update(update_, session_.blocks_[piece.block], piece.first_row,
+                                piece.last_row);
+    }
+  }
+
+ private:
+  int64_t last(int64_t step) const { return std::min((step + 1) * batch_, order_count_); }
+
+  Session& session_;
+  const Work& shared_;
+  const uint32_t* order_;
+  int64_t order_count_, batch_, slice_;
+  const std::vector<Update>& updates_;
+  float* parameters_;
+  Update update_{};
+  std::vector<const float*> parts_;
+};
+
 StepsDone Session::train(const Work& shared, const uint32_t* order, int64_t order_count,
                          int64_t batch, int64_t slice, const std::vector<Update>& updates,
                          float* parameters, int threads) {
   int64_t most_slices = (std::min(batch, order_count) + slice - 1) / slice;
-  prepare(parameters, threads, most_slices);
-  std::vector<const float*> parts(most_slices);
-  for (int64_t s = 0; s < most_slices; ++s) parts[s] = slice_gradients_[s].at_least(0);
-  std::vector<double> losses(most_slices);
-  StepsDone done{{}, false};
-  done.losses.reserve(updates.size());
-  alignas(64) std::atomic<int64_t> ticket{0};
-  Barrier barrier(threads, spins_for(threads));
-  bool failed = false;
-
-  run_on_workers(threads, [&](int index) {
-    Worker& worker = workers_[index];
-    Work work = work_of(shared, program_, worker, derived_.at_least(0));
-    for (int64_t step = 0; step < (int64_t)updates.size(); ++step) {
-      int64_t first = step * batch, last = std::min(first + batch, order_count);
-      int64_t slices = (last - first + slice - 1) / slice;
-      work.inverse_batch = 1.0f / (float)(last - first);
-      for (int64_t s; (s = ticket.fetch_add(1, std::memory_order_relaxed)) < slices;)
-        losses[s] = run_slice(worker, work, order, first + s * slice,
-                              std::min(last, first + (s + 1) * slice),
-                              slice_gradients_[s].at_least(0));
-      barrier.wait([&] {
-        ticket.store(0, std::memory_order_relaxed);
-        double loss = tree_sum(losses, slices);
-        failed = !std::isfinite(loss);
-        if (!failed) done.losses.push_back(loss);
-      });
-      if (failed) return;
-      Update update = updates[step];
-      update.parameters = parameters;
-      update.derived = derived_.at_least(0);
-      update.gradients = parts.data();
-      update.slices = slices;
-      int64_t count = units_.size();
-      for (int64_t u = count * index / threads; u < count * (index + 1) / threads; ++u)
-        kernels_->update(update, blocks_[units_[u].block], units_[u].first_row,
-                         units_[u].last_row);
-      barrier.wait();
-    }
-  });
-  done.failed = failed;
-  return done;
+  prepare(parameters, threads, Steps::buffers(most_slices, threads));
+  Batches batches(*this, shared, order, order_count, batch, slice, updates, parameters);
+  Steps steps(batches, (int64_t)updates.size(), most_slices, (int64_t)units_.size() - 1, threads);
+  run_on_workers(threads, [&](int worker) { steps.take_part(worker); });
+  return std::move(batches.done);
 }
 
 std::vector<int64_t> Session::bytes() const {

@@ -55,20 +55,23 @@ class Session {
     Memory arena;
     std::vector<int64_t> members, row_start;
   };
-  struct Unit {
+  struct Piece {
     int64_t block, first_row, last_row;
   };
+  class Batches;
 
   void prepare(const float* parameters, int threads, int64_t slices);
   void run_group(Worker& worker, Work& work, int64_t count);
+  template <class Wanted>
   double run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first, int64_t last,
-                   float* gradients);
+                   float* gradients, Wanted wanted);
 
   std::vector<Instruction> instructions_;
   std::vector<Buffer> buffers_;
   std::vector<Block> blocks_;
   std::vector<Axis> axes_;
-  std::vector<Unit> units_;
+  std::vector<Piece> pieces_;
+  std::vector<int64_t> units_;  // where each unit's pieces begin, and the end
   Program program_;
   int64_t parameter_floats_;
   const Kernels* kernels_;

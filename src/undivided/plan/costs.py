@@ -35,7 +35,8 @@ NOTHING = Cost(0, 0)
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. Arenas are for one thread; gradients are a copy for each slice of the batch."""
+    """Bytes. Arenas are for one thread; gradients are a copy for each slice of the batch, and
+    where several threads train a spare one for each."""
 
     activations: int
     parameters: int
@@ -43,6 +44,7 @@ class Memory:
     arena_inference: int
     arena_training: int
     gradients: int
+    gradients_spare: int
     optimizer: int
 
 
@@ -107,5 +109,6 @@ def memory_of(plan: Plan, batch: int, length: int) -> Memory:
         arena_inference=inference.arena_floats * FLOAT,
         arena_training=training.arena_floats * FLOAT,
         gradients=slices * made.storage.floats * FLOAT,
+        gradients_spare=made.storage.floats * FLOAT,
         optimizer=len(plan.optimizer.kept()) * made.storage.floats * FLOAT,
     )
