@@ -77,7 +77,8 @@ struct Instruction {
   int64_t accumulate_x, accumulate_z, accumulate_v;  // add to dx, dz, dv in place of setting
   int64_t mask;            // gradients of x pass only where this value is positive
   int64_t before;          // what f was applied to, kept for its derivative
-  int64_t probabilities;   // softmax weights, [sample][head][query][key]
+  int64_t probabilities;   // softmax weights, [sample][head][query][key]; of all heads where
+                           // the buffer's width is above 1, else room for one head's
   int64_t scratch;
   int64_t weight, bias, table, gain, shift;  // blocks
   Function function;

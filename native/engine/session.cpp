@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 
 #include "pool.h"
 #include "steps.h"
@@ -16,6 +17,12 @@ namespace {
 constexpr int64_t kUnitFloats = 2048;
 
 bool always() { return true; }
+
+int64_t slices_of(int64_t samples, int64_t slice) {
+  int64_t slices = (samples + slice - 1) / slice;
+  if (slices > kMostSlices) throw std::invalid_argument("a batch of too many slices");
+  return slices;
+}
 
 // Neighbours first, as the kernels add gradients.
 double tree_sum(std::vector<double> sums, int64_t count) {
@@ -75,15 +82,16 @@ Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buff
   units_.push_back((int64_t)pieces_.size());
 }
 
-void Session::prepare(const float* parameters, int threads, int64_t slices) {
+void Session::prepare(const float* parameters, int threads, int64_t gradient_buffers) {
   if ((int)workers_.size() < threads) workers_.resize(threads);
   for (Worker& worker : workers_) {
     worker.arena.at_least(program_.arena_floats);
     worker.members.resize(program_.group);
     worker.row_start.resize(axes_.size() * (program_.group + 1));
   }
-  if ((int64_t)slice_gradients_.size() < slices) slice_gradients_.resize(slices);
-  for (int64_t s = 0; s < slices; ++s) slice_gradients_[s].at_least(parameter_floats_);
+  if ((int64_t)slice_gradients_.size() < gradient_buffers)
+    slice_gradients_.resize(gradient_buffers);
+  for (Memory& memory : slice_gradients_) memory.at_least(parameter_floats_);
   // Parameters are the caller's live arrays: whatever was written there counts from here on.
   float* derived = derived_.at_least(0);
   for (const Block& block : blocks_) kernels_->transpose(block, parameters, derived, 0, block.rows);
@@ -153,7 +161,7 @@ void Session::run(const Work& shared, int64_t count, int threads) {
 
 double Session::gradients(const Work& shared, int64_t count, int64_t slice, float* total,
                           int threads) {
-  int64_t slices = (count + slice - 1) / slice;
+  int64_t slices = slices_of(count, slice);
   threads = (int)std::clamp<int64_t>(slices, 1, threads);
   prepare(shared.parameters, threads, slices);
   std::vector<double> losses(slices);
@@ -248,7 +256,7 @@ class Session::Batches final : public Steps::Job {
 StepsDone Session::train(const Work& shared, const uint32_t* order, int64_t order_count,
                          int64_t batch, int64_t slice, const std::vector<Update>& updates,
                          float* parameters, int threads) {
-  int64_t most_slices = (std::min(batch, order_count) + slice - 1) / slice;
+  int64_t most_slices = slices_of(std::min(batch, order_count), slice);
   prepare(parameters, threads, Steps::buffers(most_slices, threads));
   Batches batches(*this, shared, order, order_count, batch, slice, updates, parameters);
   Steps steps(batches, (int64_t)updates.size(), most_slices, (int64_t)units_.size() - 1, threads);

@@ -60,7 +60,7 @@ class Session {
   };
   class Batches;
 
-  void prepare(const float* parameters, int threads, int64_t slices);
+  void prepare(const float* parameters, int threads, int64_t gradient_buffers);
   void run_group(Worker& worker, Work& work, int64_t count);
   template <class Wanted>
   double run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first, int64_t last,
