@@ -61,17 +61,17 @@ class Whole(Checked):
 
 
 class Rate(Checked):
-    """A finite number that is not negative."""
+    """A finite number above zero."""
 
     name = "number"
-    expected = "a number ≥ 0"
+    expected = "a number > 0"
 
     def parse(self, text: str) -> float | None:
         try:
             number = float(text)
         except ValueError:
             return None
-        return number if math.isfinite(number) and number >= 0 else None
+        return number if math.isfinite(number) and number > 0 else None
 
 
 class Engine(Checked):
