@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from undivided.engines.engine import Packed
 from undivided.errors import DataError
 from undivided.plan.plan import Ragged, Value, show_shape
 
@@ -70,7 +71,8 @@ def _checked_list(x: Sequence[Any], entry: Value, dtype: np.dtype, where: str) -
             )
     if any(array.dtype != np.uint8 for array in arrays):  # one type for all
         arrays = [array.astype(dtype) if array.dtype == np.uint8 else array for array in arrays]
-    return [_converted(array, dtype, f"{where}[{i}]") for i, array in enumerate(arrays)]
+    arrays = [_converted(array, dtype, f"{where}[{i}]") for i, array in enumerate(arrays)]
+    return Packed(arrays) if arrays else []
 
 
 def _converted(array: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:

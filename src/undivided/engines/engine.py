@@ -8,14 +8,27 @@ from typing import Protocol
 
 import numpy as np
 
+from undivided.errors import ArgumentError
 from undivided.plan.plan import Plan
 
-__all__ = ["Engine", "Results", "Samples", "TrainedSteps"]
+__all__ = ["Engine", "Packed", "Results", "Samples", "TrainedSteps", "checked_order"]
 
 # N samples, [N, *plan.input.shape]; targets y are [N] class numbers.
 
 Samples = np.ndarray | Sequence[np.ndarray]
 """One array for all samples, or where an axis is ragged one array for each."""
+
+
+class Packed(list[np.ndarray]):
+    """Samples of different lengths that lie end to end in one array, `rows`.
+
+    An engine that wants them so need not put them together for every call.
+    """
+
+    def __init__(self, samples: Sequence[np.ndarray]) -> None:
+        self.rows = np.concatenate(samples)
+        super().__init__(np.split(self.rows, np.cumsum([len(s) for s in samples])[:-1]))
+
 
 Results = np.ndarray | list[np.ndarray]
 """What comes back: one array, or a list where the results differ in length."""
@@ -31,6 +44,23 @@ class TrainedSteps:
 
     losses: np.ndarray
     failed: bool
+
+
+def checked_order(order: np.ndarray, samples: int, batch_size: int, steps: int) -> np.ndarray:
+    """`order` as uint32, if it names samples that there are and fills all steps."""
+    order = np.ascontiguousarray(order, np.uint32)
+    if len(order) <= (steps - 1) * batch_size:
+        raise ArgumentError(
+            f"train expects an order that fills {steps} steps of {batch_size}. "
+            f"Got {len(order)} samples.",
+            argument="order",
+        )
+    if len(order) and int(order.max()) >= samples:
+        raise ArgumentError(
+            f"train expects an order over {samples} samples. It names sample {int(order.max())}.",
+            argument="order",
+        )
+    return order
 
 
 class Engine(Protocol):

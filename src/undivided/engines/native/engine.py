@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from undivided import _native
-from undivided.engines.engine import Results, Samples, TrainedSteps
+from undivided.engines.engine import Packed, Results, Samples, TrainedSteps, checked_order
 from undivided.engines.native.machine import instruction_set, thread_count
 from undivided.plan.plan import Plan, Ragged
 from undivided.plan.schedule import Purpose, Schedule, schedule
@@ -157,14 +157,11 @@ class NativeEngine:
         learning_rates: np.ndarray,
     ) -> TrainedSteps:
         batch = _Batch(self, x)
-        order = np.ascontiguousarray(order, np.uint32)
-        if len(order) and int(order.max()) >= batch.count:
-            raise IndexError(f"order names sample {int(order.max())} of {batch.count}")
         losses, failed = self._session("train").train(
             self._flat,
             list(self._slots.values()),
             batch.samples(y),
-            order,
+            checked_order(order, batch.count, batch_size, len(learning_rates)),
             batch_size,
             self._schedule.slice_samples(batch_size),
             self._rule,
@@ -217,9 +214,12 @@ class _Batch:
         lengths = np.array([len(sample) for sample in x], np.int64)
         engine._make_room(int(lengths.max(initial=1)))
         self.lengths = lengths
-        rows = [_readable(np.asarray(sample)) for sample in x]
-        nothing = np.zeros((0, engine.plan.input.width), np.float32)
-        self.x = np.concatenate(rows) if rows else nothing
+        if isinstance(x, Packed):
+            self.x = _readable(x.rows)
+        elif len(x):
+            self.x = np.concatenate([_readable(np.asarray(sample)) for sample in x])
+        else:
+            self.x = np.zeros((0, engine.plan.input.width), np.float32)
 
     def samples(self, y: np.ndarray | None = None) -> _native.Samples:
         first_row = None if self.lengths is None else _starts(self.lengths)

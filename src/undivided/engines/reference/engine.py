@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from undivided.engines.engine import TrainedSteps
+from undivided.engines.engine import TrainedSteps, checked_order
 from undivided.engines.reference import (
     activation,
     add,
@@ -152,14 +152,9 @@ class ReferenceEngine:
     ) -> TrainedSteps:
         """Take one step for each learning rate, over the samples that `order` names."""
         losses: list[float] = []
+        order = checked_order(order, len(x), batch_size, len(learning_rates))
         for number, rate in enumerate(learning_rates):
             batch = order[number * batch_size : (number + 1) * batch_size]
-            if not len(batch):
-                raise ArgumentError(
-                    f"train expects an order that fills {len(learning_rates)} steps of "
-                    f"{batch_size}. Got {len(order)} samples.",
-                    argument="order",
-                )
             loss, gradients = self.loss_and_gradients(take(x, batch), np.asarray(y)[batch])
             if not np.isfinite(loss):
                 return TrainedSteps(np.array(losses, np.float64), failed=True)
