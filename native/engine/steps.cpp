@@ -59,6 +59,7 @@ void Steps::open_update(int64_t step) {
     losses_[s] = buffer_losses_[buffers_[s]];
   }
   if (!job_.computed(step, buffers_, losses_)) return open(kOver);
+  if (units_ == 0) return open_next(step);  // a network without parameters
   units_done_.store(0, std::memory_order_relaxed);
   unit_tickets_.open(step);
   open(2 * step + 1);
