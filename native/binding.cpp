@@ -70,7 +70,13 @@ Block read_block(nb::handle b) {
   return {whole(b, "offset"),     whole(b, "rows"),
           whole(b, "width"),      whole(b, "stride"),
           whole(b, "transposed"), whole(b, "transposed_stride"),
-          whole(b, "decays"),     whole(b, "trained")};
+          whole(b, "decays"),     whole(b, "trained"),
+          whole(b, "gradient")};
+}
+Fold read_fold(nb::handle f) {
+  return {whole(f, "left"),       whole(f, "left_bias"), whole(f, "right"),
+          whole(f, "right_bias"), whole(f, "result"),    whole(f, "result_bias"),
+          whole(f, "turned")};
 }
 Instruction read_instruction(nb::handle i) {
   Instruction op{};
@@ -252,15 +258,16 @@ NB_MODULE(_native, m) {
   nb::class_<Session>(m, "Session")
       .def("__init__",
            [](Session* self, const nb::list& instructions, const nb::list& buffers,
-              const nb::list& blocks, const nb::list& axes, int64_t arena_floats, int64_t group,
-              int64_t parameter_floats, const Floats& derived, const std::string& set) {
+              const nb::list& blocks, const nb::list& folds, const nb::list& axes,
+              int64_t arena_floats, int64_t group, int64_t parameter_floats,
+              int64_t gradient_floats, const Floats& derived, const std::string& set) {
              new (self) Session(records(instructions, read_instruction),
-                                records(buffers, read_buffer), records(blocks, read_block),
+                                records(buffers, read_buffer), records(blocks, read_block), records(folds, read_fold),
                                 records(axes, read_axis), arena_floats, group, parameter_floats,
-                                derived.data(), (int64_t)derived.size(), kernels_named(set));
+                                gradient_floats, derived.data(), (int64_t)derived.size(), kernels_named(set));
            },
-           "instructions"_a, "buffers"_a, "blocks"_a, "axes"_a, "arena_floats"_a, "group"_a,
-           "parameter_floats"_a, "derived"_a, "instruction_set"_a)
+           "instructions"_a, "buffers"_a, "blocks"_a, "folds"_a, "axes"_a, "arena_floats"_a, "group"_a,
+           "parameter_floats"_a, "gradient_floats"_a, "derived"_a, "instruction_set"_a)
       .def("bytes", &Session::bytes)
       .def("run",
            [](Session& self, const Floats& parameters, const SamplesView& samples,

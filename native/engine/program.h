@@ -31,8 +31,9 @@ struct Buffer {
 };
 
 // A parameter matrix in the flat parameter array: `rows` of `stride` floats from `offset`, and
-// where its transposed copy lies in the derived array, or -1. A block that is not trained is a
-// constant and lies in the derived array itself.
+// where its transposed copy lies in the derived array, or -1. A block that is not trained (a
+// constant, or the result of a fold) lies in the derived array itself. `gradient` is its place in
+// a slice's gradients; −1 where it has none, because a fold stands between it and the samples.
 struct Block {
   int64_t offset;
   int64_t rows;
@@ -42,6 +43,15 @@ struct Block {
   int64_t transposed_stride;
   int64_t decays;
   int64_t trained;
+  int64_t gradient;
+};
+
+// Two linear layers in a row are one, whose weight is worked out once a step and not for every
+// row: result = left·right, result_bias = left_bias·right + right_bias. With `turned` the second
+// is read transposed and its bias left out: that is a score, (x·left + left_bias)·(z·right)ᵀ.
+// Numbers are blocks; −1 for no bias.
+struct Fold {
+  int64_t left, left_bias, right, right_bias, result, result_bias, turned;
 };
 
 enum class Kind : int64_t {
@@ -148,6 +158,18 @@ struct Update {
   int64_t slices;
 };
 
+// What a fold's two directions work on. `sums` has the layout of a slice's gradients and holds
+// their sum for the fold's result; `total` has that of the parameters.
+struct FoldWork {
+  const Block* blocks;
+  const float* parameters;
+  float* derived;
+  const float* const* parts;
+  int64_t slices;
+  float* sums;
+  float* total;
+};
+
 // What each instruction set offers.
 struct Kernels {
   const char* name;
@@ -156,7 +178,8 @@ struct Kernels {
   void (*update)(const Update&, const Block&, int64_t first_row, int64_t last_row);
   void (*transpose)(const Block&, const float* parameters, float* derived, int64_t first_row,
                     int64_t last_row);
-  void (*sum)(const float* const* parts, int64_t count, float* total, int64_t begin, int64_t end);
+  void (*sum)(const float* const* parts, int64_t count, int64_t from, float* to, int64_t floats);
+  void (*fold)(const FoldWork&, const Fold&, bool backward);
   double (*peak)(int64_t rounds);  // multiply-adds done, for the benchmark's own measure
 };
 

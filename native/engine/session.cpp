@@ -50,24 +50,27 @@ float* Memory::at_least(int64_t floats) {
 }
 
 Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buffers,
-                 std::vector<Block> blocks, std::vector<Axis> axes, int64_t arena_floats,
-                 int64_t group, int64_t parameter_floats, const float* derived,
-                 int64_t derived_floats, const Kernels* kernels)
+                 std::vector<Block> blocks, std::vector<Fold> folds, std::vector<Axis> axes,
+                 int64_t arena_floats, int64_t group, int64_t parameter_floats,
+                 int64_t gradient_floats, const float* derived, int64_t derived_floats,
+                 const Kernels* kernels)
     : instructions_(std::move(instructions)),
       buffers_(std::move(buffers)),
       blocks_(std::move(blocks)),
+      folds_(std::move(folds)),
       axes_(std::move(axes)),
       program_{instructions_.data(), (int64_t)instructions_.size(), buffers_.data(),
                blocks_.data(),       axes_.data(),                  (int64_t)axes_.size(),
                arena_floats,         group},
       parameter_floats_(parameter_floats),
+      gradient_floats_(gradient_floats),
       kernels_(kernels) {
   std::memcpy(derived_.at_least(derived_floats), derived, derived_floats * 4);
   // Updates are dealt out in units of a few thousand floats, made of pieces of whole rows:
   // sixteen at least, for the transposed copies.
   int64_t floats = kUnitFloats;
   for (int64_t i = 0; i < (int64_t)blocks_.size(); ++i) {
-    if (!blocks_[i].trained) continue;
+    if (!blocks_[i].trained || blocks_[i].gradient < 0) continue;
     int64_t rows = std::max<int64_t>(16, kUnitFloats / blocks_[i].stride / 16 * 16);
     for (int64_t first = 0; first < blocks_[i].rows; first += rows) {
       int64_t last = std::min(first + rows, blocks_[i].rows);
@@ -91,10 +94,24 @@ void Session::prepare(const float* parameters, int threads, int64_t gradient_buf
   }
   if ((int64_t)slice_gradients_.size() < gradient_buffers)
     slice_gradients_.resize(gradient_buffers);
-  for (Memory& memory : slice_gradients_) memory.at_least(parameter_floats_);
+  for (Memory& memory : slice_gradients_) memory.at_least(gradient_floats_);
   // Parameters are the caller's live arrays: whatever was written there counts from here on.
   float* derived = derived_.at_least(0);
-  for (const Block& block : blocks_) kernels_->transpose(block, parameters, derived, 0, block.rows);
+  for (const Block& block : blocks_)
+    if (block.trained) kernels_->transpose(block, parameters, derived, 0, block.rows);
+  FoldWork work = fold_work(parameters);
+  for (const Fold& fold : folds_) kernels_->fold(work, fold, false);
+}
+
+FoldWork Session::fold_work(const float* parameters) {
+  FoldWork work{};
+  if (folds_.empty()) return work;
+  work.blocks = blocks_.data();
+  work.parameters = parameters;
+  work.derived = derived_.at_least(0);
+  work.total = folded_gradients_.at_least(parameter_floats_ + gradient_floats_);
+  work.sums = work.total + parameter_floats_;
+  return work;
 }
 
 void Session::run_group(Worker& worker, Work& work, int64_t count) {
@@ -135,7 +152,7 @@ double Session::run_slice(Worker& worker, Work& work, const uint32_t* order, int
   double loss = 0;
   work.loss = &loss;
   work.gradients = gradients;
-  if (gradients) std::memset(gradients, 0, parameter_floats_ * 4);
+  if (gradients) std::memset(gradients, 0, gradient_floats_ * 4);
   for (int64_t at = first; at < last && wanted(); at += program_.group) {
     int64_t count = std::min(program_.group, last - at);
     for (int64_t s = 0; s < count; ++s) worker.members[s] = order ? order[at + s] : at + s;
@@ -175,7 +192,15 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
       losses[s] = run_slice(worker, work, nullptr, s * slice, std::min(count, (s + 1) * slice),
                             slice_gradients_[s].at_least(0), always);
   });
-  kernels_->sum(parts.data(), slices, total, 0, parameter_floats_);
+  for (const Block& block : blocks_)
+    if (block.trained && block.gradient >= 0)
+      kernels_->sum(parts.data(), slices, block.gradient, total + block.offset,
+                    block.rows * block.stride);
+  FoldWork work = fold_work(shared.parameters);
+  work.parts = parts.data();
+  work.slices = slices;
+  work.total = total;
+  for (const Fold& fold : folds_) kernels_->fold(work, fold, true);
   return tree_sum(std::move(losses), slices);
 }
 
@@ -233,6 +258,8 @@ class Session::Batches final : public Steps::Job {
   }
 
   void update(int64_t, int64_t unit) override {
+    int64_t plain = (int64_t)session_.units_.size() - 1;
+    if (unit >= plain) return update_fold(session_.folds_[unit - plain]);
     for (int64_t i = session_.units_[unit]; i < session_.units_[unit + 1]; ++i) {
       const Piece& piece = session_.pieces_[i];
       session_.kernels_->update(update_, session_.blocks_[piece.block], piece.first_row,
@@ -241,6 +268,24 @@ class Session::Batches final : public Steps::Job {
   }
 
  private:
+  // From the result's gradients to those of both weights, the update, and the result anew.
+  void update_fold(const Fold& fold) {
+    FoldWork work = session_.fold_work(parameters_);
+    work.parts = parts_.data();
+    work.slices = (int64_t)parts_.size();
+    session_.kernels_->fold(work, fold, true);
+    Update update = update_;
+    const float* total = work.total;
+    update.gradients = &total;
+    update.slices = 1;
+    for (int64_t index : {fold.left, fold.left_bias, fold.right, fold.right_bias})
+      if (index >= 0) {
+        const Block& block = session_.blocks_[index];
+        session_.kernels_->update(update, block, 0, block.rows);
+      }
+    session_.kernels_->fold(work, fold, false);
+  }
+
   int64_t last(int64_t step) const { return std::min((step + 1) * batch_, order_count_); }
 
   Session& session_;
@@ -259,7 +304,8 @@ StepsDone Session::train(const Work& shared, const uint32_t* order, int64_t orde
   int64_t most_slices = slices_of(std::min(batch, order_count), slice);
   prepare(parameters, threads, Steps::buffers(most_slices, threads));
   Batches batches(*this, shared, order, order_count, batch, slice, updates, parameters);
-  Steps steps(batches, (int64_t)updates.size(), most_slices, (int64_t)units_.size() - 1, threads);
+  Steps steps(batches, (int64_t)updates.size(), most_slices, (int64_t)(units_.size() - 1 + folds_.size()),
+              threads);
   run_on_workers(threads, [&](int worker) { steps.take_part(worker); });
   return std::move(batches.done);
 }
@@ -268,7 +314,8 @@ std::vector<int64_t> Session::bytes() const {
   int64_t arenas = 0, gradients = 0;
   for (const Worker& worker : workers_) arenas += worker.arena.bytes();
   for (const Memory& memory : slice_gradients_) gradients += memory.bytes();
-  return {arenas, gradients, derived_.bytes(), (int64_t)workers_.size()};
+  return {arenas, gradients, derived_.bytes(), folded_gradients_.bytes(),
+          (int64_t)workers_.size()};
 }
 
 }  // namespace undivided

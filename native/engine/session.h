@@ -31,9 +31,9 @@ struct StepsDone {
 class Session {
  public:
   Session(std::vector<Instruction> instructions, std::vector<Buffer> buffers,
-          std::vector<Block> blocks, std::vector<Axis> axes, int64_t arena_floats, int64_t group,
-          int64_t parameter_floats, const float* derived, int64_t derived_floats,
-          const Kernels* kernels);
+          std::vector<Block> blocks, std::vector<Fold> folds, std::vector<Axis> axes,
+          int64_t arena_floats, int64_t group, int64_t parameter_floats, int64_t gradient_floats,
+          const float* derived, int64_t derived_floats, const Kernels* kernels);
 
   // Runs samples 0 … count−1 through the program; what it stores goes to `outputs`.
   void run(const Work& shared, int64_t count, int threads);
@@ -60,6 +60,7 @@ class Session {
   };
   class Batches;
 
+  FoldWork fold_work(const float* parameters);
   void prepare(const float* parameters, int threads, int64_t gradient_buffers);
   void run_group(Worker& worker, Work& work, int64_t count);
   template <class Wanted>
@@ -69,15 +70,17 @@ class Session {
   std::vector<Instruction> instructions_;
   std::vector<Buffer> buffers_;
   std::vector<Block> blocks_;
+  std::vector<Fold> folds_;
   std::vector<Axis> axes_;
   std::vector<Piece> pieces_;
-  std::vector<int64_t> units_;  // where each unit's pieces begin, and the end
+  std::vector<int64_t> units_;  // where each unit's pieces begin, and the end; folds follow
   Program program_;
-  int64_t parameter_floats_;
+  int64_t parameter_floats_, gradient_floats_;
   const Kernels* kernels_;
   std::vector<Worker> workers_;
   Memory derived_;
   std::vector<Memory> slice_gradients_;
+  Memory folded_gradients_;  // of the parameters behind folds, then sums of the folds' results
 };
 
 }  // namespace undivided

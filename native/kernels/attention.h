@@ -228,14 +228,17 @@ UNDIVIDED_INLINE void attention_backward(const Work& work, const Instruction& op
   for (int64_t s = 0; s < work.count; ++s) {
     for (int64_t i = 0; i < op.heads; ++i) {
       Head h = head_of(work, op, s, i);
-      const Buffer &dq = buffer_of(work, op.dx), &dk = buffer_of(work, op.dz),
-                   &dv = buffer_of(work, op.dv);
       const float* d = row_of(work, op.dy, start_of(work, dy.axis, s)) + i * h.value_width;
-      float* dq_rows = row_of(work, op.dx, start_of(work, dq.axis, s)) + i * h.width;
-      float* dk_rows = row_of(work, op.dz, start_of(work, dk.axis, s)) + i * h.width;
-      float* dv_rows = row_of(work, op.dv, start_of(work, dv.axis, s)) + i * h.value_width;
-      head_product<true>(dv_rows, dv.stride, op.accumulate_v, h.keys, h.value_width,
-                         h.probabilities, h.keys_padded, d, dy.stride, h.queries, h.scratch);
+      // The columns of this head in the gradient of one input, from the sample's first row.
+      auto rows_for = [&](int64_t buffer, int64_t width) {
+        int64_t first = start_of(work, buffer_of(work, buffer).axis, s);
+        return row_of(work, buffer, first) + i * width;
+      };
+      if (op.dv >= 0)
+        head_product<true>(rows_for(op.dv, h.value_width), buffer_of(work, op.dv).stride,
+                           op.accumulate_v, h.keys, h.value_width, h.probabilities,
+                           h.keys_padded, d, dy.stride, h.queries, h.scratch);
+      if (op.dx < 0 && op.dz < 0) continue;
 
       float* turned = h.scratch;
       transpose_into(h.v, h.v_stride, h.keys, h.value_width, turned, h.keys_padded);
@@ -253,10 +256,14 @@ UNDIVIDED_INLINE void attention_backward(const Work& work, const Instruction& op
                               turned + h.value_width * h.keys_padded);
       }
 
-      head_product<false>(dq_rows, dq.stride, op.accumulate_x, h.queries, h.width,
-                          h.probabilities, h.keys_padded, h.k, h.k_stride, h.keys, h.scratch);
-      head_product<true>(dk_rows, dk.stride, op.accumulate_z, h.keys, h.width, h.probabilities,
-                         h.keys_padded, h.q, h.q_stride, h.queries, h.scratch);
+      if (op.dx >= 0)
+        head_product<false>(rows_for(op.dx, h.width), buffer_of(work, op.dx).stride,
+                            op.accumulate_x, h.queries, h.width, h.probabilities, h.keys_padded,
+                            h.k, h.k_stride, h.keys, h.scratch);
+      if (op.dz >= 0)
+        head_product<true>(rows_for(op.dz, h.width), buffer_of(work, op.dz).stride,
+                           op.accumulate_z, h.keys, h.width, h.probabilities, h.keys_padded, h.q,
+                           h.q_stride, h.queries, h.scratch);
     }
   }
 }

@@ -97,8 +97,10 @@ UNDIVIDED_INLINE void pool_backward(const Work& work, const Instruction& op) {
       if (op.mask >= 0) {
         const Buffer& mask = buffer_of(work, op.mask);
         const float* gate = row_of(work, op.mask, first) + c;
-        for (int64_t r = first; r < last; ++r, to += dx.stride, gate += mask.stride)
-          give(to, load(gate) > 0.0f ? each : Vector{}, op.accumulate_x);
+        for (int64_t r = first; r < last; ++r, to += dx.stride, gate += mask.stride) {
+          give(to, each, op.accumulate_x);
+          store(to, load(gate) > 0.0f ? load(to) : Vector{});
+        }
       } else {
         for (int64_t r = first; r < last; ++r, to += dx.stride) give(to, each, op.accumulate_x);
       }

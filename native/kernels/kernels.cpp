@@ -3,6 +3,7 @@
 #include "attention.h"
 #include "cross_entropy.h"
 #include "elementwise.h"
+#include "fold.h"
 #include "layout.h"
 #include "linear.h"
 #include "normalize.h"
@@ -68,11 +69,15 @@ void transpose(const Block& block, const float* parameters, float* derived, int6
   transpose_rows(block, parameters, derived, first, last);
 }
 
-void sum_slices(const float* const* parts, int64_t count, float* total, int64_t begin,
-                int64_t end) {
+void sum_slices(const float* const* parts, int64_t count, int64_t from, float* to,
+                int64_t floats) {
   with_tree_sum(parts, count, [&](auto at) {
-    for (int64_t i = begin; i < end; i += kLanes) store(total + i, at(i));
+    for (int64_t i = 0; i < floats; i += kLanes) store(to + i, at(from + i));
   });
+}
+
+void fold(const FoldWork& work, const Fold& fold, bool backward) {
+  backward ? fold_backward(work, fold) : fold_forward(work, fold);
 }
 
 // Multiply-adds in sixteen independent chains, as many as the machine can do: what benchmarks
@@ -96,6 +101,6 @@ double peak(int64_t rounds) {
 
 extern const Kernels kernels;
 const Kernels kernels = {UNDIVIDED_NAME(UNDIVIDED_SET_NAME), kLanes, run, update, transpose,
-                         sum_slices, peak};
+                         sum_slices, fold, peak};
 
 }  // namespace undivided::UNDIVIDED_SET

@@ -31,7 +31,7 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
     int64_t last = p.table ? start_of(work, y.axis, piece + 1) : rows_of(work, y.axis);
     p.c = row_of(work, result, first);
     product<false>(p, last - first, weight.stride, row_of(work, op.x, first), x.stride,
-                   work.parameters + weight.offset, weight.stride, weight.rows);
+                   parameters_of(work, op.weight), weight.stride, weight.rows);
   }
   if (op.function == Function::kGelu)
     activate_all(op.function, values_of(work, result), values_of(work, op.y),

@@ -19,7 +19,7 @@ UNDIVIDED_INLINE const float* parameters_of(const Work& work, int64_t block) {
   return (b.trained ? work.parameters : work.derived) + b.offset;
 }
 UNDIVIDED_INLINE float* gradients_of(const Work& work, int64_t block) {
-  return work.gradients + block_of(work, block).offset;
+  return work.gradients + block_of(work, block).gradient;
 }
 
 // Samples lie end to end: sample s has the rows from start_of(s) to start_of(s + 1).

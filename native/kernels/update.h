@@ -40,10 +40,12 @@ UNDIVIDED_INLINE Vector square_root(Vector v) {
   return v;
 }
 
-UNDIVIDED_INLINE void update_floats(const Update& u, bool decays, int64_t begin, int64_t end) {
+// `shift` leads from a place among the parameters to that among the gradients.
+UNDIVIDED_INLINE void update_floats(const Update& u, bool decays, int64_t begin, int64_t end,
+                                    int64_t shift) {
   with_tree_sum(u.gradients, u.slices, [&](auto gradient_at) {
     for (int64_t i = begin; i < end; i += kLanes) {
-      Vector g = gradient_at(i), p = load(u.parameters + i);
+      Vector g = gradient_at(i + shift), p = load(u.parameters + i);
       if (u.rule == Rule::kSgd) {
         p = p - g * u.learning_rate;
       } else if (u.rule == Rule::kMomentum) {
@@ -70,14 +72,17 @@ UNDIVIDED_INLINE void update_floats(const Update& u, bool decays, int64_t begin,
 UNDIVIDED_INLINE void transpose_rows(const Block& block, const float* parameters, float* derived,
                                      int64_t first, int64_t last) {
   if (block.transposed < 0 || first >= last) return;
-  transpose_into(parameters + block.offset + first * block.stride, block.stride, last - first,
+  const float* from = block.trained ? parameters : derived;
+  transpose_into(from + block.offset + first * block.stride, block.stride, last - first,
                  block.width, derived + block.transposed + first, block.transposed_stride);
 }
 
 UNDIVIDED_INLINE void update_rows(const Update& u, const Block& block, int64_t first,
                                   int64_t last) {
+  // Behind a fold, gradients are laid out as the parameters are.
+  int64_t shift = block.gradient < 0 ? 0 : block.gradient - block.offset;
   update_floats(u, block.decays, block.offset + first * block.stride,
-                block.offset + last * block.stride);
+                block.offset + last * block.stride, shift);
   transpose_rows(block, u.parameters, u.derived, first, last);
 }
 

@@ -24,10 +24,12 @@ class Session:
         instructions: list[Any],
         buffers: list[Any],
         blocks: list[Any],
+        folds: list[Any],
         axes: list[Any],
         arena_floats: int,
         group: int,
         parameter_floats: int,
+        gradient_floats: int,
         derived: np.ndarray,
         instruction_set: str,
     ) -> None: ...

@@ -45,6 +45,7 @@ class Memory:
     arena_training: int
     gradients: int
     gradients_spare: int
+    gradients_folded: int
     optimizer: int
 
 
@@ -84,7 +85,8 @@ def _costs(
             costs[op.output] = Cost(products, 2 * products)
         else:
             costs[op.output] = NOTHING
-        if op.parameters or "merged" in op.attributes or any(x in learned for x in op.inputs):
+        trained = op.parameters or not {"merged", "fold"}.isdisjoint(op.attributes)
+        if trained or any(x in learned for x in op.inputs):
             learned.update((op.output, *(each.output for each in originals)))
     return costs
 
@@ -93,6 +95,7 @@ def memory_of(plan: Plan, batch: int, length: int) -> Memory:
     """The bytes that training with a batch takes; what the native engine allocates."""
     made = schedule(plan, length)
     training, inference = made.program("train"), made.program("predict")
+    folded = made.storage.floats + made.storage.gradient_floats if made.storage.folds else 0
     slices = -(-batch // made.slice_samples(batch))
     activations = sum(size_of(value.shape, length) for value in plan.values.values())
     activations += sum(
@@ -108,7 +111,8 @@ def memory_of(plan: Plan, batch: int, length: int) -> Memory:
         derived=made.storage.derived_floats * FLOAT,
         arena_inference=inference.arena_floats * FLOAT,
         arena_training=training.arena_floats * FLOAT,
-        gradients=slices * made.storage.floats * FLOAT,
-        gradients_spare=made.storage.floats * FLOAT,
+        gradients=slices * made.storage.gradient_floats * FLOAT,
+        gradients_spare=made.storage.gradient_floats * FLOAT,
+        gradients_folded=folded * FLOAT,
         optimizer=len(plan.optimizer.kept()) * made.storage.floats * FLOAT,
     )

@@ -84,11 +84,12 @@ class NativeEngine:
 
     def allocated_bytes(self, purpose: Purpose) -> dict[str, int]:
         """What a session holds at present, for those who check what `describe` says."""
-        arenas, gradients, derived, workers = self._session(purpose).bytes()
+        arenas, gradients, derived, folded, workers = self._session(purpose).bytes()
         return {
             "arenas": arenas,
             "gradients": gradients,
             "derived": derived,
+            "folded": folded,
             "workers": workers,
             "parameters": self._flat.nbytes,
             "slots": sum(flat.nbytes for flat in self._slots.values()),
@@ -181,10 +182,12 @@ class NativeEngine:
                 list(program.instructions),
                 list(program.buffers),
                 list(program.blocks),
+                list(program.folds),
                 list(program.axes),
                 program.arena_floats,
                 program.group,
                 program.parameter_floats,
+                program.gradient_floats,
                 derived,
                 self.instruction_set,
             )

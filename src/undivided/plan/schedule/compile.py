@@ -96,7 +96,7 @@ class _Compiler:
         learned: set[str] = set()
         for op in self.graph.operations:
             above = {self._base(name) for name in op.inputs}
-            trained = bool(op.parameters) or "merged" in op.attributes
+            trained = bool(op.parameters) or not {"merged", "fold"}.isdisjoint(op.attributes)
             samples = op.kind == "load" and self.purpose == "pull_back"
             if trained or samples or above & learned:
                 learned.add(op.output)
@@ -181,18 +181,22 @@ class _Compiler:
                 if op.output in self.learned and op.output in self.reached:
                     getattr(self, f"{op.kind}_backward")(op)
         buffers, size = self._placed()
+        # Folds read the second weight transposed; backward those that gradients pass through.
+        turned = self.transposed | {fold.right for fold in self.storage.folds}
         blocks = tuple(
-            block if i in self.transposed or not block.trained else replace(block, transposed=-1)
+            block if i in turned else replace(block, transposed=-1)
             for i, block in enumerate(self.storage.blocks)
         )
         return Program(
             tuple(self.instructions),
             buffers,
             blocks,
+            self.storage.folds,
             tuple(self.axes),
             size + OVERREAD,
             self.group,
             self.storage.floats,
+            self.storage.gradient_floats,
             self.storage.derived_floats,
             self.storage.constants,
         )
@@ -316,10 +320,13 @@ class _Compiler:
         )
 
     def _mask(self, reader: Operation, source: str) -> int:
-        """Where `source` is a relu that only `reader` reads, its gradient is cut here already."""
+        """Where `source` is a relu and `reader` the last to add to its gradient, it is cut here.
+
+        Backward goes from the last operation to the first: the first reader is the last to add.
+        """
         producer = self.graph.producers.get(source)
         relu = producer is not None and producer.attributes.get("function") == "relu"
-        if not relu or self.graph.only_reader(source) is not reader:
+        if not relu or source == self.graph.output or self.graph.readers[source][0] is not reader:
             return -1
         self.masked.add(source)
         return self.value(source)
@@ -369,7 +376,8 @@ class _Compiler:
 
     def attention_backward(self, op: Operation) -> None:
         query, key, value = op.inputs
-        (dx, add_x), (dz, add_z), (dv, add_v) = (self.into(n) for n in (query, key, value))
+        # In the order in which the kernel writes them: the same value may be key and value.
+        (dv, add_v), (dx, add_x), (dz, add_z) = (self.into(n) for n in (value, query, key))
         forward = self.attention_instructions[op.output]
         self.emit(
             op,

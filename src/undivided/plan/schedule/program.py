@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from undivided.plan.schedule.storage import Block
+from undivided.plan.schedule.storage import Block, Fold
 
 __all__ = ["Axis", "Buffer", "Function", "Instruction", "Kind", "Program"]
 
@@ -125,9 +125,11 @@ class Program:
     instructions: tuple[Instruction, ...]
     buffers: tuple[Buffer, ...]
     blocks: tuple[Block, ...]
+    folds: tuple[Fold, ...]
     axes: tuple[Axis, ...]
     arena_floats: int
     group: int
     parameter_floats: int
+    gradient_floats: int
     derived_floats: int
     constants: Mapping[int, np.ndarray]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from undivided.plan.plan import Operation, Parameter, Plan, Ragged
+from undivided.plan.plan import Operation, Plan, Ragged
 from undivided.plan.schedule.graph import Graph
-from undivided.plan.schedule.rewrites import padded
+from undivided.plan.schedule.rewrites import Folded, padded
 
-__all__ = ["Block", "Place", "Storage", "sinusoidal_table", "store"]
+__all__ = ["Block", "Fold", "Place", "Storage", "sinusoidal_table", "store"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Block:
     """A matrix in the flat array; the fields that the native side reads, by the same names.
 
     `transposed` is where its transposed copy lies in the derived array, or −1. A block that is
-    not `trained` is a constant and lies in the derived array itself.
+    not `trained` (a constant, or the result of a fold) lies in the derived array itself.
+    `gradient` is its place in a slice's gradients, or −1 where a fold stands between.
     """
 
     offset: int
@@ -34,6 +35,20 @@ class Block:
     transposed_stride: int = 0
     decays: bool = True
     trained: bool = True
+    gradient: int = -1
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Blocks of a folded pair of linear layers; −1 for no bias."""
+
+    left: int
+    left_bias: int
+    right: int
+    right_bias: int
+    result: int
+    result_bias: int
+    turned: bool
 
 
 @dataclass(frozen=True)
@@ -63,7 +78,9 @@ class Storage:
     index: Mapping[tuple[str, str], int]
     """(an operation's output, a role such as "weight") → its block."""
     places: Mapping[str, Place]
+    folds: tuple[Fold, ...]
     floats: int
+    gradient_floats: int
     derived_floats: int
     constants: Mapping[int, np.ndarray]
     """Where in the derived array a constant begins, and its rows."""
@@ -71,44 +88,119 @@ class Storage:
 
 def store(plan: Plan, graph: Graph, longest: int) -> Storage:
     """Lay out the parameters of a graph. `longest` is the most rows of a ragged axis."""
-    blocks: list[Block] = []
-    index: dict[tuple[str, str], int] = {}
-    places: dict[str, Place] = {}
-    constants: dict[int, np.ndarray] = {}
-    floats = derived = 0
+    layout = _Layout(plan)
+    for op in graph.operations:
+        folded = op.attributes.get("fold")
+        if folded is not None:
+            layout.fold(op, folded, graph.values[op.inputs[0]].width)
+            continue
+        for role, names in _roles(op).items():
+            layout.add((op.output, role), names, turned=role == "weight")
+        if _needs_fixed_table(op):
+            value = graph.values[op.output]
+            rows = longest if isinstance(value.shape[0], Ragged) else value.shape[0]
+            layout.constant((op.output, "table"), sinusoidal_table(rows, value.width))
+    return layout.storage()
 
-    def add(key: tuple[str, str], parameters: list[Parameter]) -> Block:
-        nonlocal floats
+
+class _Layout:
+    """A storage in the making."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.blocks: list[Block] = []
+        self.index: dict[tuple[str, str], int] = {}
+        self.places: dict[str, Place] = {}
+        self.folds: list[Fold] = []
+        self.constants: dict[int, np.ndarray] = {}
+        self.floats = self.gradient_floats = self.derived_floats = 0
+
+    def storage(self) -> Storage:
+        return Storage(
+            tuple(self.blocks),
+            self.index,
+            self.places,
+            tuple(self.folds),
+            self.floats,
+            self.gradient_floats,
+            self.derived_floats,
+            self.constants,
+        )
+
+    def add(
+        self, key: tuple[str, str], names: list[str], *, turned: bool, direct: bool = True
+    ) -> int:
+        """Parameters side by side in one block; `turned` keeps a transposed copy beside it.
+
+        Not `direct`: the samples' gradients reach it through a fold only.
+        """
+        parameters = [self.plan.parameters[name] for name in names]
         rows = parameters[0].shape[0] if len(parameters[0].shape) == 2 else 1
         stride = sum(padded(p.shape[-1]) for p in parameters)
         width = parameters[0].shape[-1] if len(parameters) == 1 else stride
         column = 0
         for p in parameters:
-            places[p.name] = Place(floats + column, rows, p.shape[-1], stride, p.shape)
+            place = Place(self.floats + column, rows, p.shape[-1], stride, p.shape)
+            self.places[p.name] = place
             column += padded(p.shape[-1])
-        index[key] = len(blocks)
-        blocks.append(Block(floats, rows, width, stride, decays=parameters[0].decays))
-        floats += rows * stride
-        return blocks[-1]
+        block = Block(self.floats, rows, width, stride, decays=parameters[0].decays)
+        self.floats += rows * stride
+        return self._append(key, block, turned=turned, direct=direct)
 
-    for op in graph.operations:
-        for role, names in _roles(op).items():
-            block = add((op.output, role), [plan.parameters[name] for name in names])
-            if role == "weight":
-                stride = padded(block.rows)
-                blocks[-1] = replace(block, transposed=derived, transposed_stride=stride)
-                derived += block.width * stride
-        if _needs_fixed_table(op):
-            value = graph.values[op.output]
-            rows = longest if isinstance(value.shape[0], Ragged) else value.shape[0]
-            stride = padded(value.width)
-            index[op.output, "table"] = len(blocks)
-            blocks.append(Block(derived, rows, value.width, stride, trained=False))
-            table = np.zeros((rows, stride), np.float32)
-            table[:, : value.width] = sinusoidal_table(rows, value.width)
-            constants[derived] = table
-            derived += rows * stride
-    return Storage(tuple(blocks), index, places, floats, derived, constants)
+    def constant(self, key: tuple[str, str], rows: np.ndarray) -> None:
+        stride = padded(rows.shape[1])
+        table = np.zeros((len(rows), stride), np.float32)
+        table[:, : rows.shape[1]] = rows
+        self.constants[self.derived_floats] = table
+        block = self._derived(len(rows), rows.shape[1])
+        self._append(key, block, turned=False, direct=False)
+
+    def fold(self, op: Operation, folded: Folded, rows: int) -> None:
+        """The parameters of both layers, and the result in the derived array."""
+        left, right = folded.left.parameters, folded.right.parameters
+        width = self.plan.parameters[right["weight"]].shape[0 if folded.turned else 1]
+        biased = "bias" in left if folded.turned else "bias" in right
+
+        def side(key: str, parameters: Mapping[str, str], role: str, turned: bool) -> int:
+            if role not in parameters:
+                return -1
+            names = [parameters[role]]
+            return self.add((op.output, f"{key}.{role}"), names, turned=turned, direct=False)
+
+        self.folds.append(
+            Fold(
+                side("left", left, "weight", False),
+                side("left", left, "bias", False),
+                side("right", right, "weight", True),
+                side("right", right, "bias", False),
+                self._append(
+                    (op.output, "weight"), self._derived(rows, width), turned=True, direct=True
+                ),
+                self._append(
+                    (op.output, "bias"), self._derived(1, width), turned=False, direct=True
+                )
+                if biased
+                else -1,
+                folded.turned,
+            )
+        )
+
+    def _derived(self, rows: int, width: int) -> Block:
+        block = Block(self.derived_floats, rows, width, padded(width), trained=False)
+        self.derived_floats += rows * padded(width)
+        return block
+
+    def _append(self, key: tuple[str, str], block: Block, *, turned: bool, direct: bool) -> int:
+        if turned:
+            stride = padded(block.rows)
+            block = replace(block, transposed=self.derived_floats, transposed_stride=stride)
+            self.derived_floats += block.width * stride
+        if direct:
+            block = replace(block, gradient=self.gradient_floats)
+            self.gradient_floats += block.rows * block.stride
+        self.index[key] = len(self.blocks)
+        self.blocks.append(block)
+        return len(self.blocks) - 1
 
 
 def _roles(op: Operation) -> dict[str, list[str]]:
