@@ -185,8 +185,8 @@ Update update_of(nb::handle rule, double learning_rate, int64_t step,
   u.rule = (Rule)whole(rule, "kind");
   u.learning_rate = (float)learning_rate;
   u.momentum = (float)number("momentum");
-  u.beta_1 = (float)number("beta_1");
-  u.beta_2 = (float)number("beta_2");
+  u.fresh_1 = (float)(1.0 - number("beta_1"));
+  u.fresh_2 = (float)(1.0 - number("beta_2"));
   u.epsilon = (float)number("epsilon");
   u.correction_1 = (float)(1.0 / (1.0 - std::pow(number("beta_1"), (double)step)));
   u.correction_2 = (float)(1.0 / (1.0 - std::pow(number("beta_2"), (double)step)));

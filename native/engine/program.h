@@ -147,7 +147,8 @@ struct Update {
   Rule rule;
   float learning_rate;
   float momentum;
-  float beta_1, beta_2, epsilon;
+  float fresh_1, fresh_2;  // 1 − β₁ and 1 − β₂, which float32 cannot tell from β exactly
+  float epsilon;
   float correction_1, correction_2;  // 1/(1−β₁ᵗ), 1/(1−β₂ᵗ)
   float decay;                       // what a decaying parameter is multiplied by first
   int64_t epsilon_inside_root;

@@ -162,6 +162,7 @@ double Session::run_slice(Worker& worker, Work& work, const uint32_t* order, int
 }
 
 void Session::run(const Work& shared, int64_t count, int threads) {
+  std::lock_guard<std::mutex> lock(one_at_a_time_);
   int64_t piece = std::max<int64_t>(program_.group, 1);
   int64_t pieces = (count + piece - 1) / piece;
   threads = (int)std::clamp<int64_t>(pieces, 1, threads);
@@ -178,6 +179,7 @@ void Session::run(const Work& shared, int64_t count, int threads) {
 
 double Session::gradients(const Work& shared, int64_t count, int64_t slice, float* total,
                           int threads) {
+  std::lock_guard<std::mutex> lock(one_at_a_time_);
   int64_t slices = slices_of(count, slice);
   threads = (int)std::clamp<int64_t>(slices, 1, threads);
   prepare(shared.parameters, threads, slices);
@@ -301,6 +303,7 @@ class Session::Batches final : public Steps::Job {
 StepsDone Session::train(const Work& shared, const uint32_t* order, int64_t order_count,
                          int64_t batch, int64_t slice, const std::vector<Update>& updates,
                          float* parameters, int threads) {
+  std::lock_guard<std::mutex> lock(one_at_a_time_);
   int64_t most_slices = slices_of(std::min(batch, order_count), slice);
   prepare(parameters, threads, Steps::buffers(most_slices, threads));
   Batches batches(*this, shared, order, order_count, batch, slice, updates, parameters);

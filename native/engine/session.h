@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "program.h"
@@ -67,6 +68,7 @@ class Session {
   double run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first, int64_t last,
                    float* gradients, Wanted wanted);
 
+  std::mutex one_at_a_time_;  // calls share the workers' memory
   std::vector<Instruction> instructions_;
   std::vector<Buffer> buffers_;
   std::vector<Block> blocks_;

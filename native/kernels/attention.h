@@ -199,6 +199,7 @@ UNDIVIDED_INLINE void attention_forward(const Work& work, const Instruction& op)
   const Buffer& y = buffer_of(work, op.y);
   float scale = (float)op.scale;
   for (int64_t s = 0; s < work.count; ++s) {
+    clear_padding(row_of(work, op.y, start_of(work, y.axis, s)), y, rows_in(work, y.axis, s));
     for (int64_t i = 0; i < op.heads; ++i) {
       Head h = head_of(work, op, s, i);
       float* turned = h.scratch;
@@ -225,7 +226,16 @@ UNDIVIDED_INLINE void attention_forward(const Work& work, const Instruction& op)
 UNDIVIDED_INLINE void attention_backward(const Work& work, const Instruction& op) {
   const Buffer& dy = buffer_of(work, op.dy);
   float scale = (float)op.scale;
+  auto begin_sample = [&](int64_t buffer, int64_t sample, bool accumulate) {
+    if (buffer < 0 || accumulate) return;
+    const Buffer& b = buffer_of(work, buffer);
+    clear_padding(row_of(work, buffer, start_of(work, b.axis, sample)), b,
+                  rows_in(work, b.axis, sample));
+  };
   for (int64_t s = 0; s < work.count; ++s) {
+    begin_sample(op.dx, s, op.accumulate_x);
+    begin_sample(op.dz, s, op.accumulate_z);
+    begin_sample(op.dv, s, op.accumulate_v);
     for (int64_t i = 0; i < op.heads; ++i) {
       Head h = head_of(work, op, s, i);
       const float* d = row_of(work, op.dy, start_of(work, dy.axis, s)) + i * h.value_width;

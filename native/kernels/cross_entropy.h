@@ -13,12 +13,12 @@ UNDIVIDED_INLINE void cross_entropy(const Work& work, const Instruction& op) {
   for (int64_t s = 0; s < work.count; ++s) {
     const float* scores = row_of(work, op.x, start_of(work, x.axis, s));
     Vector top = fill(-kInfinity);
-    for (int64_t i = 0; i < x.width; i += kLanes)
+    for (int64_t i = 0; i < padded(x.width); i += kLanes)
       top = larger(lanes_below(x.width - i) ? load(scores + i) : fill(-kInfinity), top);
     float highest = largest(top);
     float* dx = op.dx >= 0 ? row_of(work, op.dx, start_of(work, x.axis, s)) : nullptr;
     Vector total{};
-    for (int64_t i = 0; i < x.width; i += kLanes) {
+    for (int64_t i = 0; i < padded(x.width); i += kLanes) {
       Vector e = exponential(load(scores + i) - highest);
       e = lanes_below(x.width - i) ? e : Vector{};
       total += e;
@@ -29,7 +29,7 @@ UNDIVIDED_INLINE void cross_entropy(const Work& work, const Instruction& op) {
     loss += (double)(__builtin_logf(whole) + (highest - scores[target]));
     if (!dx) continue;
     float share = work.inverse_batch / whole;
-    for (int64_t i = 0; i < x.width; i += kLanes) store(dx + i, load(dx + i) * share);
+    for (int64_t i = 0; i < padded(x.width); i += kLanes) store(dx + i, load(dx + i) * share);
     dx[target] -= work.inverse_batch;
   }
   *work.loss = loss;

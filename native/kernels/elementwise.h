@@ -72,7 +72,7 @@ UNDIVIDED_INLINE void pool_forward(const Work& work, const Instruction& op) {
     int64_t first = start_of(work, x.axis, s), rows = start_of(work, x.axis, s + 1) - first;
     const float* from = row_of(work, op.x, first);
     float* to = row_of(work, op.y, start_of(work, y.axis, s));
-    float share = 1.0f / (float)rows;
+    float share = rows ? 1.0f / (float)rows : 0.0f;
     for (int64_t c = 0; c < y.stride; c += kLanes) {
       Vector sums[4] = {};
       int64_t r = 0;

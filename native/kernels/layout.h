@@ -24,10 +24,6 @@ UNDIVIDED_INLINE Geometry geometry_of(const Instruction& op) {
   return {op.height, op.across_image, op.depth, op.down, op.across};
 }
 
-UNDIVIDED_INLINE int64_t rows_in(const Work& work, int64_t axis, int64_t sample) {
-  return start_of(work, axis, sample + 1) - start_of(work, axis, sample);
-}
-
 // count numbers of a sample as floats, rescaled. Plain loops: compilers widen bytes best alone.
 UNDIVIDED_INLINE void convert(const Samples& samples, int64_t first, int64_t count, float scale,
                               float offset, float* __restrict to) {
@@ -125,11 +121,6 @@ UNDIVIDED_INLINE void rearrange(const float* from, const Buffer& source, float* 
     float& place = to[i / target.width * target.stride + i % target.width];
     place = accumulate ? place + value : value;
   }
-}
-
-UNDIVIDED_INLINE void clear_padding(float* rows, const Buffer& buffer, int64_t count) {
-  for (int64_t r = 0; r < count; ++r)
-    for (int64_t c = buffer.width; c < padded(buffer.width); ++c) rows[r * buffer.stride + c] = 0;
 }
 
 UNDIVIDED_INLINE void reshape_forward(const Work& work, const Instruction& op) {

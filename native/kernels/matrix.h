@@ -74,32 +74,19 @@ struct Product {
   bool relu;             // negative results become 0
 };
 
-template <int R, int V>
-UNDIVIDED_INLINE void begin(Vector (&acc)[R][V], const Product& p, int64_t row, int64_t column) {
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    Vector start = p.bias ? load(p.bias + column + v * kLanes) : Vector{};
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) acc[r][v] = start;
-  }
-  if (p.table) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v)
-        acc[r][v] += load(p.table + (row + r) * p.table_stride + column + v * kLanes);
-  }
-  if (p.accumulate) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v)
-        acc[r][v] += load(p.c + (row + r) * p.ldc + column + v * kLanes);
-  }
-}
-
+// What is added comes after the products: in front, it would take its rounding into every sum.
 template <int R, int V>
 UNDIVIDED_INLINE void finish(Vector (&acc)[R][V], const Product& p, int64_t row, int64_t column) {
+  auto add_rows = [&](const float* from, int64_t stride) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        acc[r][v] += load(from + (row + r) * stride + column + v * kLanes);
+  };
+  if (p.bias) add_rows(p.bias, 0);
+  if (p.table) add_rows(p.table, p.table_stride);
+  if (p.accumulate) add_rows(p.c, p.ldc);
   if (p.relu) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
@@ -125,8 +112,7 @@ UNDIVIDED_INLINE void finish(Vector (&acc)[R][V], const Product& p, int64_t row,
 template <int R, int V, bool Turned>
 __attribute__((noinline)) void tile(const Product& p, int64_t row, int64_t column, const float* a,
                                     int64_t lda, const float* b, int64_t ldb, int64_t depth) {
-  Vector acc[R][V];
-  begin<R, V>(acc, p, row, column);
+  Vector acc[R][V] = {};
   multiply<R, V, Turned>(acc, a + row * (Turned ? 1 : lda), lda, b + column, ldb, depth);
   finish<R, V>(acc, p, row, column);
 }
@@ -142,18 +128,39 @@ UNDIVIDED_INLINE void panel(const Product& p, int64_t rows, int64_t column, cons
   });
 }
 
+// Long sums are cut into stretches, each a chain of its own, or rounding would grow with length.
+constexpr int64_t kStretch = 256;
+
 // C[rows × columns] from A (rows × depth, or Turned: depth × rows) and B[depth × columns].
 // Columns are a multiple of kPad.
 template <bool Turned>
-UNDIVIDED_INLINE void product(const Product& p, int64_t rows, int64_t columns, const float* a,
+UNDIVIDED_INLINE void product(Product p, int64_t rows, int64_t columns, const float* a,
                               int64_t lda, const float* b, int64_t ldb, int64_t depth) {
-  for (int64_t column = 0; column < columns;) {
-    int64_t vectors = (columns - column) / kLanes;
-    if (vectors > kMostVectors) vectors = kMostVectors;
-    with_count<kMostVectors>(vectors, [&](auto count) {
-      panel<decltype(count)::value, Turned>(p, rows, column, a, lda, b, ldb, depth);
-    });
-    column += vectors * kLanes;
+  auto stretch = [&](const Product& part, int64_t first, int64_t length) {
+    const float* left = a + first * (Turned ? lda : 1);
+    const float* right = b + first * ldb;
+    for (int64_t column = 0; column < columns;) {
+      int64_t vectors = (columns - column) / kLanes;
+      if (vectors > kMostVectors) vectors = kMostVectors;
+      with_count<kMostVectors>(vectors, [&](auto count) {
+        panel<decltype(count)::value, Turned>(part, rows, column, left, lda, right, ldb, length);
+      });
+      column += vectors * kLanes;
+    }
+  };
+  if (depth <= kStretch) return stretch(p, 0, depth);
+  Product inner = p;
+  inner.relu = false;
+  inner.mask = nullptr;
+  for (int64_t first = 0; first < depth; first += kStretch) {
+    bool last = first + kStretch >= depth;
+    if (last) {
+      inner.relu = p.relu;
+      inner.mask = p.mask;
+    }
+    stretch(inner, first, last ? depth - first : kStretch);
+    inner.bias = inner.table = nullptr;
+    inner.accumulate = true;
   }
 }
 

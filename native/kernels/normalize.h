@@ -23,7 +23,8 @@ UNDIVIDED_INLINE Moments moments_of(const float* x, int64_t width, int64_t strid
     Vector centred = lanes_below(width - i) ? load(x + i) - mean : Vector{};
     squares += centred * centred;
   }
-  return {mean, 1.0f / __builtin_sqrtf(sum(squares) / (float)width + epsilon)};
+  double variance = (double)sum(squares) / (double)width;
+  return {mean, (float)(1.0 / __builtin_sqrt(variance + (double)epsilon))};
 }
 
 UNDIVIDED_INLINE void normalize_forward(const Work& work, const Instruction& op) {
@@ -41,32 +42,53 @@ UNDIVIDED_INLINE void normalize_forward(const Work& work, const Instruction& op)
 }
 
 UNDIVIDED_INLINE void normalize_backward(const Work& work, const Instruction& op) {
-  const Buffer& x = buffer_of(work, op.x);
+  constexpr int64_t kRows = 64;  // moments are kept for so many rows at a time
+  const Buffer &x = buffer_of(work, op.x), &dy = buffer_of(work, op.dy);
   const float* gain = parameters_of(work, op.gain);
   float *dgain = gradients_of(work, op.gain), *dshift = gradients_of(work, op.shift);
-  int64_t stride = padded(x.width);
+  int64_t stride = padded(x.width), rows = rows_of(work, x.axis);
   float share = 1.0f / (float)x.width;
-  for (int64_t r = 0; r < rows_of(work, x.axis); ++r) {
-    const float* from = row_of(work, op.x, r);
-    const float* dy = row_of(work, op.dy, r);
-    Moments m = moments_of(from, x.width, stride, (float)op.offset);
-    Vector total{}, total_along{};
+  for (int64_t first = 0; first < rows; first += kRows) {
+    int64_t count = rows - first < kRows ? rows - first : kRows;
+    const float *from = row_of(work, op.x, first), *above = row_of(work, op.dy, first);
+    Moments moments[kRows];
+    for (int64_t r = 0; r < count; ++r)
+      moments[r] = moments_of(from + r * x.stride, x.width, stride, (float)op.offset);
+
+    // The parameters' gradients: down the rows, in chains of their own.
     for (int64_t i = 0; i < stride; i += kLanes) {
-      Vector normal = (load(from + i) - m.mean) * m.inverse_deviation;
-      Vector d = load(dy + i), g = d * load(gain + i);
-      store(dgain + i, load(dgain + i) + d * normal);
-      store(dshift + i, load(dshift + i) + d);
-      total += g;  // the padding of gain is 0, so that of g is
-      total_along += g * normal;
+      Vector along[4] = {}, plain[4] = {};
+      for (int64_t r = 0; r < count; ++r) {
+        Vector normal = (load(from + r * x.stride + i) - moments[r].mean) *
+                        moments[r].inverse_deviation;
+        Vector d = load(above + r * dy.stride + i);
+        along[r % 4] += d * normal;
+        plain[r % 4] += d;
+      }
+      give(dgain + i, (along[0] + along[1]) + (along[2] + along[3]), true);
+      give(dshift + i, (plain[0] + plain[1]) + (plain[2] + plain[3]), true);
     }
     if (op.dx < 0) continue;
-    float mean = sum(total) * share, mean_along = sum(total_along) * share;
-    float* dx = row_of(work, op.dx, r);
-    for (int64_t i = 0; i < stride; i += kLanes) {
-      Vector normal = (load(from + i) - m.mean) * m.inverse_deviation;
-      Vector g = load(dy + i) * load(gain + i);
-      Vector d = (g - mean - normal * mean_along) * m.inverse_deviation;
-      give(dx + i, lanes_below(x.width - i) ? d : Vector{}, op.accumulate_x);
+
+    // The gradient of x: along each row.
+    for (int64_t r = 0; r < count; ++r) {
+      const float *row = from + r * x.stride, *d = above + r * dy.stride;
+      Moments m = moments[r];
+      Vector total{}, total_along{};
+      for (int64_t i = 0; i < stride; i += kLanes) {
+        Vector normal = (load(row + i) - m.mean) * m.inverse_deviation;
+        Vector g = rounded(load(d + i) * load(gain + i));
+        total += g;  // the padding of gain is 0, so that of g is
+        total_along += g * normal;
+      }
+      float mean = sum(total) * share, mean_along = sum(total_along) * share;
+      float* dx = row_of(work, op.dx, first + r);
+      for (int64_t i = 0; i < stride; i += kLanes) {
+        Vector normal = (load(row + i) - m.mean) * m.inverse_deviation;
+        Vector g = rounded(load(d + i) * load(gain + i));
+        Vector value = (g - mean - normal * mean_along) * m.inverse_deviation;
+        give(dx + i, lanes_below(x.width - i) ? value : Vector{}, op.accumulate_x);
+      }
     }
   }
 }

@@ -29,10 +29,19 @@ UNDIVIDED_INLINE int64_t start_of(const Work& work, int64_t axis, int64_t sample
 UNDIVIDED_INLINE int64_t rows_of(const Work& work, int64_t axis) {
   return start_of(work, axis, work.count);
 }
+UNDIVIDED_INLINE int64_t rows_in(const Work& work, int64_t axis, int64_t sample) {
+  return start_of(work, axis, sample + 1) - start_of(work, axis, sample);
+}
 UNDIVIDED_INLINE float* row_of(const Work& work, int64_t index, int64_t row) {
   return values_of(work, index) + row * buffer_of(work, index).stride;
 }
 UNDIVIDED_INLINE int64_t padded(int64_t width) { return (width + kPad - 1) / kPad * kPad; }
+
+// Whoever writes rows number by number leaves their padding to this.
+UNDIVIDED_INLINE void clear_padding(float* rows, const Buffer& buffer, int64_t count) {
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t c = buffer.width; c < padded(buffer.width); ++c) rows[r * buffer.stride + c] = 0;
+}
 
 // to = from, or to += from.
 UNDIVIDED_INLINE void give(float* to, Vector value, bool accumulate) {

@@ -55,8 +55,8 @@ UNDIVIDED_INLINE void update_floats(const Update& u, bool decays, int64_t begin,
       } else {
         if (decays) p = p * u.decay;
         Vector mean = load(u.slots[0] + i), square = load(u.slots[1] + i);
-        mean = mean + (g - mean) * (1.0f - u.beta_1);
-        square = square + (g * g - square) * (1.0f - u.beta_2);
+        mean = mean + (g - mean) * u.fresh_1;
+        square = square + (g * g - square) * u.fresh_2;
         store(u.slots[0] + i, mean);
         store(u.slots[1] + i, square);
         Vector hat = square * u.correction_2;

@@ -29,6 +29,16 @@ UNDIVIDED_INLINE void store(float* to, Vector v) { *(Unaligned*)to = v; }
 UNDIVIDED_INLINE Vector fill(float v) { return v - Vector{}; }
 UNDIVIDED_INLINE Vector larger(Vector a, Vector b) { return a > b ? a : b; }
 
+// A product as it is when stored: the compiler may not carry it unrounded into the next sum.
+UNDIVIDED_INLINE Vector rounded(Vector v) {
+#if defined(__x86_64__)
+  asm("" : "+x"(v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(v));
+#endif
+  return v;
+}
+
 UNDIVIDED_INLINE Whole counting() {
   Whole v{};
   for (int i = 0; i < kLanes; ++i) v[i] = i;

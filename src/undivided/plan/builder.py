@@ -126,6 +126,11 @@ class Builder:
     ) -> str:
         """Declare a parameter of the current layer and return its full name."""
         name = f"{self._layer}.{role}"
+        if name in self.parameters:  # a layer named "attention_1.query" beside an attention
+            raise ArgumentError(
+                f"Two parameters are called {name!r}. Give the layers names of their own.",
+                argument="name",
+            )
         self.parameters[name] = Parameter(name, shape, initial, self._layer, decays)
         return name
 

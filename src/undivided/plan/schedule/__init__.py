@@ -44,7 +44,7 @@ class Schedule:
         threads gives the same bits. More slices balance better; they cost a copy each.
         """
         slices = 8 if self.storage.floats <= FEW_PARAMETERS else 4
-        group = group_size(self.graph, self.longest)
+        group = group_size(self.graph)
         return max(1, -(-batch // (slices * group))) * group
 
 

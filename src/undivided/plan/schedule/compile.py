@@ -50,14 +50,18 @@ def compile_program(
     return _Compiler(plan, graph, storage, purpose, longest).program()
 
 
-def group_size(graph: Graph, longest: int) -> int:
-    """How many samples go through the program together, so that their rows fill the tiles."""
+def group_size(graph: Graph) -> int:
+    """How many samples go through the program together, so that their rows fill the tiles.
+
+    Samples that bring their own lengths go one by one: what a length seen later changed would
+    change the order of sums.
+    """
     rows = [
         _rows(graph, op.output)
         for op in graph.operations
         if op.output != graph.input or op.kind == "load"
     ]
-    most = max(longest if isinstance(r, Ragged) else r for r in rows)
+    most = max(GROUP_ROWS if isinstance(r, Ragged) else r for r in rows)
     return max(1, min(MOST_GROUP, GROUP_ROWS // max(most, 1)))
 
 
@@ -75,7 +79,7 @@ class _Compiler:
     ) -> None:
         self.plan, self.graph, self.storage = plan, graph, storage
         self.purpose, self.longest = purpose, longest
-        self.group = group_size(graph, longest)
+        self.group = group_size(graph)
         self.axes: list[Axis] = []
         self.axis_index: dict[int | Ragged, int] = {}
         self.regions: list[_Region] = []
