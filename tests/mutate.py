@@ -25,6 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "reference"))
 
+from attention_cases import check_beyond_differences
 from conformance import CASES, MODULES, check_relu_at_its_kink
 from small_networks import NETWORKS, engine_for, samples
 
@@ -44,6 +45,16 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("linear", "-1 → -2"): "reshape takes any negative number for the extent to be found",
     ("attention", "x.swapaxes(-1, -2) → x.swapaxes(-2, -1)"): "a swap has no first and second",
     ("attention", "-2 → 2"): "of four axes the last but one is number 2",
+    ("attention", "max(D, 1) → max(1, D)"): "the larger of two is the larger of two",
+    (
+        "attention",
+        "np.maximum(z.max(axis=-1, keepdims=True, initial=lowest), sink) → "
+        "np.maximum(sink, z.max(axis=-1, keepdims=True, initial=lowest))",
+    ): "the larger of two is the larger of two",
+    (
+        "attention",
+        "np.maximum(total, 1) → np.maximum(1, total)",
+    ): "the larger of two is the larger of two",
     ("activation", "x.ravel().tolist() → x.ravel()"): "only slower",
     ("pool", "max(S, 1) → max(1, S)"): "the larger of two is the larger of two",
     (
@@ -65,7 +76,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
 }
 """(module, change) → why it computes the same."""
 
-UNTOUCHED = {"forward", "sinusoidal_table"}
+UNTOUCHED = {"forward", "attention", "weights", "sinusoidal_table"}
 """Functions of the primitives that backward does not use."""
 
 BACKWARD_OF_THE_ENGINE = {"_backward", "loss_and_gradients", "pull_back"}
@@ -192,7 +203,7 @@ def _replacements(node: ast.AST) -> list[Any]:
     found: list[Any] = []
     if isinstance(node, ast.BinOp):
         found += [node.left, node.right]
-        if not isinstance(node.op, ast.Add | ast.Mult):
+        if not isinstance(node.op, ast.Add | ast.Mult | ast.BitAnd):
             found.append(ast.BinOp(node.right, node.op, node.left))
         if type(node.op) in SWAPS:
             found.append(ast.BinOp(node.left, SWAPS[type(node.op)](), node.right))
@@ -262,6 +273,11 @@ def _check_activation(name: str, broken: ModuleType) -> None:
     check_relu_at_its_kink(broken)
 
 
+def _check_attention(name: str, broken: ModuleType) -> None:
+    _check_primitive(name, broken)
+    check_beyond_differences(broken)
+
+
 def _check_engine(name: str, broken: ModuleType) -> None:
     """A broken walk against the whole one, whose gradients the tests compare with differences."""
     for network in NETWORKS.values():
@@ -292,6 +308,7 @@ def _same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None
 
 CHECKS: dict[str, Callable[[str, ModuleType], None]] = {
     "activation": _check_activation,
+    "attention": _check_attention,
     "engine": _check_engine,
 }
 

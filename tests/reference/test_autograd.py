@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from attention_cases import OperatorCase
 from conformance import CASES
+from plain_attention import torch_attention
 from small_networks import NETWORKS, engine_for, samples
 
 TOLERANCE = 1e-10
@@ -69,6 +71,16 @@ def torch_functions():
     }
 
 
+def by_torch(case, tensors):
+    if not isinstance(case, OperatorCase):
+        return torch_functions()[case.primitive](*tensors, **case.attributes)
+    torch = pytest.importorskip("torch")
+    options = {**case.attributes, **dict(zip(case.given, tensors[3:], strict=True))}
+    if case.forbidden is not None:
+        options["bias"] = options["bias"].masked_fill(torch.tensor(case.forbidden), -torch.inf)
+    return torch_attention(*tensors[:3], **options)
+
+
 def agree(found, expected):
     assert found.shape == expected.shape
     largest = max(1.0, np.abs(expected).max(initial=0.0))
@@ -79,7 +91,7 @@ def agree(found, expected):
 def test_primitive(case):
     torch = pytest.importorskip("torch")
     tensors = [torch.tensor(x, requires_grad=x.dtype.kind == "f") for x in case.inputs]
-    expected = torch_functions()[case.primitive](*tensors, **case.attributes)
+    expected = by_torch(case, tensors)
     y = case.forward(*case.inputs)
     agree(y, expected.detach().numpy())
 
