@@ -12,11 +12,14 @@ import numpy as np
 __all__ = ["backward", "forward", "sinusoidal_table"]
 
 
-def sinusoidal_table(tokens: int, width: int) -> np.ndarray:
-    """[tokens, width] in float64: sin (even d) or cos (odd d) of t / 10000^(2⌊d/2⌋ / width)."""
-    t = np.arange(tokens)[:, None]
+def sinusoidal_table(tokens: int, width: int, base: float = 10000.0, offset: int = 0) -> np.ndarray:
+    """[tokens, width] in float64: sin (even d) or cos (odd d) of t / base^(2⌊d/2⌋ / width).
+
+    t counts from `offset`.
+    """
+    t = np.arange(offset, offset + tokens)[:, None]
     d = np.arange(width)[None, :]
-    angle = t / 10000.0 ** (2 * (d // 2) / width)
+    angle = t / base ** (2 * (d // 2) / width)
     return np.where(d % 2 == 0, np.sin(angle), np.cos(angle))
 
 
