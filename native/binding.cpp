@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "binding_attention.h"
 #include "engine/pool.h"
 #include "engine/session.h"
 
@@ -44,11 +45,16 @@ std::vector<const Kernels*> available() {
   return sets;
 }
 
+}  // namespace
+
 const Kernels* kernels_named(const std::string& name) {
-  for (const Kernels* set : available())
+  static const std::vector<const Kernels*> sets = available();
+  for (const Kernels* set : sets)
     if (name == set->name) return set;
   throw nb::value_error(("no such instruction set on this machine: " + name).c_str());
 }
+
+namespace {
 
 using Floats = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
 using Indices = nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu>;
@@ -237,6 +243,8 @@ NB_MODULE(_native, m) {
   m.def("lanes", [](const std::string& set) { return kernels_named(set)->lanes; }, "set"_a);
   m.def("measure_peak", &measure_peak, "set"_a, "threads"_a, "seconds"_a,
         nb::call_guard<nb::gil_scoped_release>());
+
+  bind_attention(m);
 
   m.def("xorshift64_fill",
         [](uint64_t state, nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> out) {

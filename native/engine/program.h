@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "attention_call.h"
+
 namespace undivided {
 
 // All widths in memory are whole multiples of this many floats (64 bytes), padded with zeros, so
@@ -181,6 +183,8 @@ struct Kernels {
                     int64_t last_row);
   void (*sum)(const float* const* parts, int64_t count, int64_t from, float* to, int64_t floats);
   void (*fold)(const FoldWork&, const Fold&, bool backward);
+  const AttentionKernels<float>* floats;
+  const AttentionKernels<double>* doubles;
   double (*peak)(int64_t rounds);  // multiply-adds done, for the benchmark's own measure
 };
 

@@ -32,7 +32,7 @@ UNDIVIDED_INLINE void fold_forward(const FoldWork& work, const Fold& fold) {
   const Block& result = work.blocks[fold.result];
   const float* factor = fold.turned ? right.transposed : right.values;
   int64_t stride = fold.turned ? right.block->transposed_stride : right.block->stride;
-  Product p{};
+  Product<float> p{};
   p.c = work.derived + result.offset;
   p.ldc = result.stride;
   product<false>(p, result.rows, result.stride, left.values, left.block->stride, factor, stride,
@@ -65,7 +65,7 @@ UNDIVIDED_INLINE void fold_backward(const FoldWork& work, const Fold& fold) {
   const float* factor = fold.turned ? right.values : right.transposed;
   int64_t stride = fold.turned ? right.block->stride : right.block->transposed_stride;
 
-  Product p{};
+  Product<float> p{};
   p.c = left.gradient;
   p.ldc = left.block->stride;
   product<false>(p, left.block->rows, left.block->stride, dr, result.stride, factor, stride,

@@ -1,6 +1,6 @@
 // The kernels of one instruction set: compiled once for each, with its machine flags.
 
-#include "attention.h"
+#include "attention_layer.h"
 #include "cross_entropy.h"
 #include "elementwise.h"
 #include "fold.h"
@@ -99,8 +99,11 @@ double peak(int64_t rounds) {
 
 }  // namespace
 
+extern const AttentionKernels<float> attention_of_floats;
+extern const AttentionKernels<double> attention_of_doubles;
 extern const Kernels kernels;
 const Kernels kernels = {UNDIVIDED_NAME(UNDIVIDED_SET_NAME), kLanes, run, update, transpose,
-                         sum_slices, fold, peak};
+                         sum_slices, fold,
+                         &attention_of_floats, &attention_of_doubles, peak};
 
 }  // namespace undivided::UNDIVIDED_SET

@@ -14,7 +14,7 @@ namespace undivided::UNDIVIDED_SET {
 UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
   const Buffer &x = buffer_of(work, op.x), &y = buffer_of(work, op.y);
   const Block& weight = block_of(work, op.weight);
-  Product p{};
+  Product<float> p{};
   p.ldc = y.stride;
   p.relu = op.function == Function::kRelu;
   // gelu needs what it was applied to for its derivative, and follows as a pass of its own.
@@ -62,7 +62,7 @@ UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
     activation_gradient(op.function, z, dz, dz, rows * dy.stride, false);
   }
 
-  Product weights{};
+  Product<float> weights{};
   weights.c = gradients_of(work, op.weight);
   weights.ldc = weight.stride;
   weights.accumulate = true;
@@ -82,7 +82,7 @@ UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
 
   if (op.dx >= 0) {
     const Buffer& dx = buffer_of(work, op.dx);
-    Product inputs{};
+    Product<float> inputs{};
     inputs.c = values_of(work, op.dx);
     inputs.ldc = dx.stride;
     inputs.accumulate = op.accumulate_x;

@@ -14,6 +14,13 @@
 
 #define UNDIVIDED_INLINE inline __attribute__((always_inline))
 
+// Loops over what a tile of 64 keys holds are unrolled where it fits into registers.
+#if UNDIVIDED_LANES == 16
+#define UNDIVIDED_UNROLL _Pragma("GCC unroll 16")
+#else
+#define UNDIVIDED_UNROLL _Pragma("GCC unroll 1")
+#endif
+
 namespace undivided::UNDIVIDED_SET {
 
 constexpr int kLanes = UNDIVIDED_LANES;
@@ -22,12 +29,41 @@ typedef float Vector __attribute__((vector_size(4 * kLanes)));
 typedef float Unaligned __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 typedef int32_t Whole __attribute__((vector_size(4 * kLanes)));
 
+// The same registers hold half as many doubles.
+typedef double Doubles __attribute__((vector_size(4 * kLanes)));
+typedef double UnalignedDoubles __attribute__((vector_size(4 * kLanes), aligned(8), may_alias));
+typedef int64_t Longs __attribute__((vector_size(4 * kLanes)));
+
+// What a vector of T is called, and how many of them it holds.
+template <class T>
+struct Of;
+template <>
+struct Of<float> {
+  typedef Vector Values;
+  typedef Whole Integers;
+  static constexpr int kCount = kLanes;
+};
+template <>
+struct Of<double> {
+  typedef Doubles Values;
+  typedef Longs Integers;
+  static constexpr int kCount = kLanes / 2;
+};
+template <class T>
+using VectorOf = typename Of<T>::Values;
+template <class T>
+constexpr int lanes_of = Of<T>::kCount;
+
 constexpr float kInfinity = __builtin_inff();
 
 UNDIVIDED_INLINE Vector load(const float* from) { return *(const Unaligned*)from; }
+UNDIVIDED_INLINE Doubles load(const double* from) { return *(const UnalignedDoubles*)from; }
 UNDIVIDED_INLINE void store(float* to, Vector v) { *(Unaligned*)to = v; }
+UNDIVIDED_INLINE void store(double* to, Doubles v) { *(UnalignedDoubles*)to = v; }
 UNDIVIDED_INLINE Vector fill(float v) { return v - Vector{}; }
+UNDIVIDED_INLINE Doubles fill(double v) { return v - Doubles{}; }
 UNDIVIDED_INLINE Vector larger(Vector a, Vector b) { return a > b ? a : b; }
+UNDIVIDED_INLINE Doubles larger(Doubles a, Doubles b) { return a > b ? a : b; }
 
 // A product as it is when stored: the compiler may not carry it unrounded into the next sum.
 UNDIVIDED_INLINE Vector rounded(Vector v) {
@@ -85,6 +121,18 @@ UNDIVIDED_INLINE float largest(Vector v) {
   return a0 > b0 ? a0 : b0;
 }
 
+UNDIVIDED_INLINE double sum(Doubles v) {
+  double total = v[0];
+  for (int i = 1; i < lanes_of<double>; ++i) total += v[i];
+  return total;
+}
+
+UNDIVIDED_INLINE double largest(Doubles v) {
+  double top = v[0];
+  for (int i = 1; i < lanes_of<double>; ++i) top = v[i] > top ? v[i] : top;
+  return top;
+}
+
 // e^x for x ≤ 0, to about 1 ulp: x = n·ln 2 + r with |r| ≤ ln 2 / 2, a polynomial for e^r, and n
 // added to the exponent. Below the smallest normal number the result is 0, so −∞ gives 0; NaN
 // stays NaN.
@@ -104,6 +152,40 @@ UNDIVIDED_INLINE Vector exponential(Vector x) {
   // The low bits of `shifted` hold n; moved up they are added to the exponent of e^r.
   Vector result = (Vector)((Whole)p + ((Whole)shifted << 23));
   return x < -87.3f ? Vector{} : result;
+}
+
+// In double the library's own serve: doubles are for checks, not for speed.
+inline __attribute__((noinline)) Doubles exponential(Doubles x) {
+  for (int i = 0; i < lanes_of<double>; ++i) x[i] = __builtin_exp(x[i]);
+  return x;
+}
+
+// tanh(x) = −m/(m + 2) with m = e^(−2|x|) − 1, and the sign of x. Near 0 e^y − 1 is taken from
+// the polynomial itself, where a difference would have lost all digits.
+inline __attribute__((noinline)) Vector hyperbolic_tangent(Vector x) {
+  const Vector rounder = fill(12582912.0f);
+  Vector size = x < 0.0f ? -x : x;
+  Vector y = size < 20.0f ? size * -2.0f : fill(-40.0f);
+  y = x == x ? y : x;
+  Vector shifted = y * 1.44269504088896341f + rounder;
+  Vector n = shifted - rounder;
+  Vector r = y - n * 0.693145751953125f;
+  r = r - n * 1.428606765330187e-06f;
+  Vector p = fill(1.98756915e-4f);
+  p = p * r + 1.39819994e-3f;
+  p = p * r + 8.33345205e-3f;
+  p = p * r + 4.16657962e-2f;
+  p = p * r + 1.66666654e-1f;
+  p = p * r + 5.00000012e-1f;
+  p = p * (r * r) + r;  // e^r − 1
+  Vector power = (Vector)(((Whole)shifted << 23) + 0x3f800000);  // 2^n
+  Vector m = power * p + (power - 1.0f);
+  Vector result = -m / (m + 2.0f);
+  return x < 0.0f ? -result : result;
+}
+inline __attribute__((noinline)) Doubles hyperbolic_tangent(Doubles x) {
+  for (int i = 0; i < lanes_of<double>; ++i) x[i] = __builtin_tanh(x[i]);
+  return x;
 }
 
 // The standard normal distribution Φ(x) = erfc(−x/√2)/2, and e^(−x²/2).
@@ -157,6 +239,14 @@ UNDIVIDED_INLINE void transpose_square(Vector (&rows)[kLanes]) {
 #endif
     }
   }
+}
+
+UNDIVIDED_INLINE void transpose_into(const double* from, int64_t from_stride, int64_t rows,
+                                     int64_t columns, double* to, int64_t to_stride) {
+  int64_t padded = (rows + kPad - 1) / kPad * kPad;
+  for (int64_t c = 0; c < columns; ++c)
+    for (int64_t r = 0; r < padded; ++r)
+      to[c * to_stride + r] = r < rows ? from[r * from_stride + c] : 0.0;
 }
 
 // to[c][r] = from[r][c] for `rows` × `columns`, writing whole vectors: the columns of `to` up to

@@ -11,6 +11,37 @@ def measure_peak(set: str, threads: int, seconds: float) -> float: ...
 def xorshift64_fill(state: int, out: np.ndarray) -> int: ...
 def xorshift64_shuffle(state: int, order: np.ndarray) -> int: ...
 
+UNBOUNDED: int
+
+def attend_float32(
+    set: str,
+    phase: int,
+    threads: int,
+    queries: int,
+    keys: int,
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    out: np.ndarray | None = None,
+    lse: np.ndarray | None = None,
+    probabilities: np.ndarray | None = None,
+    **rest: Any,
+) -> None: ...
+def attend_float64(
+    set: str,
+    phase: int,
+    threads: int,
+    queries: int,
+    keys: int,
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    out: np.ndarray | None = None,
+    lse: np.ndarray | None = None,
+    probabilities: np.ndarray | None = None,
+    **rest: Any,
+) -> None: ...
+
 class Samples:
     def __init__(
         self, x: np.ndarray, first_row: np.ndarray | None, y: np.ndarray | None

@@ -27,6 +27,8 @@ GROUP_ROWS = 64
 MOST_GROUP = 16
 TILE_ROWS = 14
 """The most rows of a native tile (`matrix.h`); scratch has room for that many rows of dP."""
+KEY_TILE = 64
+"""Transposed keys and values lie in tiles of this many (`attention_call.h`)."""
 OVERREAD = 64
 """Floats behind the arena that whole-vector reads may touch."""
 
@@ -375,7 +377,8 @@ class _Compiler:
         """Room for a transposed operand beside rows of dP, or for one head's result."""
         heads = op.attributes["heads"]
         width = padded(max(self.graph.values[name].width // heads for name in op.inputs))
-        turned = (width + TILE_ROWS) * padded(most_keys)
+        whole_tiles = -(-most_keys // KEY_TILE) * KEY_TILE
+        turned = width * whole_tiles + TILE_ROWS * padded(most_keys)
         return max(turned, max(most_queries, most_keys) * width)
 
     def attention_backward(self, op: Operation) -> None:
