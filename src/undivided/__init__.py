@@ -43,6 +43,11 @@ from undivided.training.schedules import ExponentialDecay
 
 if TYPE_CHECKING:
     from undivided import data as datasets
+    from undivided import masks, positions, reference
+    from undivided._operator.attention import attention, attention_varlen, attention_vjp
+    from undivided._operator.cache import KeyValueCache
+    from undivided._operator.linear import linear_attention, linear_attention_vjp
+    from undivided._operator.rotary import rotary
     from undivided.gradient_check import check_gradients
     from undivided.language import parse, parse_fragment, read
     from undivided.model import Model, load
@@ -63,6 +68,7 @@ __all__ = [
     "ExponentialDecay",
     "Flatten",
     "GlobalAveragePooling1D",
+    "KeyValueCache",
     "LanguageError",
     "Layer",
     "LayerNormalization",
@@ -82,38 +88,61 @@ __all__ = [
     "Train",
     "UndividedError",
     "__version__",
+    "attention",
+    "attention_varlen",
+    "attention_vjp",
     "check_gradients",
     "datasets",
+    "linear_attention",
+    "linear_attention_vjp",
     "load",
+    "masks",
     "parse",
     "parse_fragment",
+    "positions",
     "read",
     "recipe",
     "recipes",
+    "reference",
+    "rotary",
 ]
 
 # What describing a network does not need is imported when it is first asked for.
+_MODULES = {
+    "datasets": "undivided.data",
+    "masks": "undivided.masks",
+    "positions": "undivided.positions",
+    "reference": "undivided.reference",
+}
 _LATER = {
     "Epoch": "undivided.training.history",
     "Evaluation": "undivided.training.history",
     "Model": "undivided.model",
     "Progress": "undivided.training.progress",
+    "KeyValueCache": "undivided._operator.cache",
+    "attention": "undivided._operator.attention",
+    "attention_varlen": "undivided._operator.attention",
+    "attention_vjp": "undivided._operator.attention",
     "check_gradients": "undivided.gradient_check",
-    "datasets": "undivided.data",
+    "linear_attention": "undivided._operator.linear",
+    "linear_attention_vjp": "undivided._operator.linear",
     "load": "undivided.model",
     "parse": "undivided.language",
     "parse_fragment": "undivided.language",
     "read": "undivided.language",
+    "rotary": "undivided._operator.rotary",
 }
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in _LATER:
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name])
+    elif name in _LATER:
+        value = getattr(import_module(_LATER[name]), name)
+    else:
         raise AttributeError(f"module 'undivided' has no attribute {name!r}")
-    module = import_module(_LATER[name])
-    value = module if name == "datasets" else getattr(module, name)
     globals()[name] = value
     return value
 
