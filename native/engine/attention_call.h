@@ -49,7 +49,7 @@ struct AttentionCall {
   double kept_factor;   // 1/(1 − rate)
 
   T* lse;            // [B, H, S]
-  T* probabilities;  // [B, H, S, T padded], kept for backward, or null: backward computes them again
+  T* probabilities;  // [B, H, S, T padded], kept for backward, or null: it computes them again
   bool streams;      // keys in tiles with a running softmax, in place of whole rows
 
   // Weights on request: of these heads and rows, [B, weight_heads, weight_rows, T].

@@ -245,12 +245,15 @@ UNDIVIDED_INLINE void whole_backward(const AttentionCall<T>& call, const Backwar
   if (b.stream.queries == 0 || b.stream.keys == 0) return;
   int64_t group = call.heads / call.key_heads, shared = head / group;
   int64_t most = to_pad(call.keys);
-  T* kept = call.probabilities + place_of(call, sample, head) * most;
   bool ruled = is_ruled(call);
-  Head<T> h = whole_of(b.stream, ruled, 0, b.stream.queries, kept,
+  Head<T> h = whole_of(b.stream, ruled, 0, b.stream.queries, scratch,
                        scratch + call.queries * most);
-  h.stride = most;
-  h.d_scores = scratch;
+  if (call.probabilities) {
+    h.probabilities = call.probabilities + place_of(call, sample, head) * most;
+    h.stride = most;
+  } else {  // the same P again, where it stays in the cache
+    weights_of(h, turn(h.k, h.k_stride, h.keys, h.keys_padded, h.width, h.scratch));
+  }
   HeadGradients<T> g{};
   g.dy = b.d_out;
   g.dy_stride = call.d_out.row;

@@ -25,15 +25,13 @@ from undivided._operator.options import (
     refuse,
 )
 from undivided._operator.tensors import is_tensor
-from undivided.engines.native.machine import thread_count
 from undivided.errors import ArgumentError, suggest
 
 __all__ = ["Gradients", "attention", "attention_varlen", "attention_vjp"]
 
 Layout = Literal["bhsd", "bshd"]
 LAYOUTS = ("bhsd", "bshd")
-HALVES = ("float16", "bfloat16")
-FLOATS = ("float32", "float64")
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class Gradients(NamedTuple):
@@ -128,13 +126,12 @@ def attention(
     arrays = Arrays(query, key, value, bias, sinks, num_heads, num_kv_heads, layout)
     options = options_for(arrays.sizes, **given)
     wanted = Wanted(return_weights, arrays.sizes)
-    workers = thread_count(threads)
     out = arrays.empty_out()
     done = core.forward(
         *arrays.inputs,
         options,
         keep=False,
-        threads=workers,
+        threads=threads,
         out=arrays.inside(out),
         lse=return_lse,
         probabilities=wanted.any,
@@ -142,7 +139,7 @@ def attention(
     results = [arrays.typed(out)]
     if wanted.any:
         found = core.weights(
-            *arrays.inputs, options, done, wanted.heads, wanted.rows, threads=workers
+            *arrays.inputs, options, done, wanted.heads, wanted.rows, threads=threads
         )
         results.append(arrays.typed(found))
     if return_lse:
@@ -183,9 +180,8 @@ def attention_vjp(
         )
     arrays = Arrays(query, key, value, bias, sinks, num_heads, num_kv_heads, layout)
     chosen = options_for(arrays.sizes, **options)
-    workers = thread_count(threads)
     out = arrays.empty_out()
-    done = core.forward(*arrays.inputs, chosen, keep=True, threads=workers, out=arrays.inside(out))
+    done = core.forward(*arrays.inputs, chosen, keep=True, threads=threads, out=arrays.inside(out))
     # The caller may do with `out` as he likes: backward has one of its own where it reads it.
     kept = done if done.probabilities is not None and sinks is None else _with_own_out(done)
 
@@ -195,7 +191,7 @@ def attention_vjp(
             *arrays.inputs,
             kept,
             chosen,
-            threads=workers,
+            threads=threads,
         )
         return arrays.given_back(gradients)
 
@@ -288,7 +284,7 @@ def attention_varlen(
         *arrays.inputs,
         options,
         keep=False,
-        threads=thread_count(threads),
+        threads=threads,
         out=out[None].transpose(0, 2, 1, 3),
         lse=return_lse,
         packing=packing,
@@ -307,9 +303,13 @@ def _array(name: str, x: Any) -> np.ndarray:
     if is_tensor(x):
         raise refuse(name, "a NumPy array, as 'query' is", "a PyTorch tensor")
     array = np.asarray(x)
-    if array.dtype.name not in FLOATS and array.dtype.name not in HALVES:
+    if not _is_float(array.dtype):
         raise refuse(name, "of float32, float64, float16 or bfloat16", array.dtype)
     return array
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype.char in "fde" or dtype.name == "bfloat16"
 
 
 def _starts(name: str, given: Any, rows: int) -> np.ndarray:
@@ -376,7 +376,7 @@ class Arrays:
             name, x = ("key", k) if k.dtype != q.dtype else ("value", v)
             raise refuse(name, f"of {q.dtype}, as 'query' is", x.dtype)
         self.given_dtype = q.dtype
-        self.dtype = q.dtype if q.dtype.name in FLOATS else np.dtype(np.float32)
+        self.dtype = FLOAT64 if q.dtype.char == "d" else FLOAT32
         self.layout = layout
         self.flat = q.ndim == 3
         if layout not in LAYOUTS:
@@ -448,7 +448,7 @@ class Arrays:
         bias = self.given_bias
         if bias.dtype.kind == "b":
             raise refuse("bias", "of floats, added to the scores", bias.dtype, "Is it a 'mask'?")
-        if bias.dtype.kind not in "fiu" and bias.dtype.name not in HALVES:
+        if bias.dtype.kind not in "fiu" and not _is_float(bias.dtype):
             raise refuse("bias", "of floats", bias.dtype)
         whole = broadcastable("bias", bias, self.sizes).astype(self.dtype, copy=False)
         item = whole.itemsize
@@ -498,7 +498,7 @@ class Arrays:
         array = np.asarray(d_out)
         if array.shape != shape:
             raise refuse("d_out", f"of the shape of out, {list(shape)}", list(array.shape))
-        if array.dtype.kind not in "fiu" and array.dtype.name not in HALVES:
+        if array.dtype.kind not in "fiu" and not _is_float(array.dtype):
             raise refuse("d_out", "of floats", array.dtype)
         return self.inside(np.asarray(array, self.dtype))
 

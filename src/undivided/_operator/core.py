@@ -1,27 +1,30 @@
 """The attention operator on NumPy arrays: shapes in order, options checked, native code called.
 
 Everything here has four axes, [B, H, S, D], with any strides. `forward` keeps what `backward`
-needs: the log-sum-exp of each row and, while rows are short, the probabilities themselves; longer
-rows are worked out again. Which of the two it is changes no meaning.
+needs: the log-sum-exp of each row and, while they are few, the probabilities themselves; else they
+are computed again. Where that changes is measured (benchmarks/LOG.md), and changes no meaning.
 """
 
 # B batch, H heads, Hkv key/value heads, S queries, T keys, D width of queries and keys, F of values
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from undivided import _native
-from undivided._operator.options import Options, Sizes
-from undivided.engines.native.machine import instruction_set
+from undivided._operator.options import UNBOUNDED, Options, Sizes
+from undivided.engines.native.machine import instruction_set, thread_count
 
 __all__ = ["WHOLE_KEYS", "Forward", "Packing", "backward", "forward", "sizes_of", "weights"]
 
 WHOLE_KEYS = 512
-"""Up to so many keys a row of probabilities is kept for backward; measured, see LOG.md."""
+"""Up to so many keys rows of probabilities are whole; beyond, keys are taken in tiles."""
+KEPT_BYTES = 1 << 25
+"""Up to so many bytes whole rows are kept for backward; more are sooner computed again."""
 PAD = 16
 TILE = 64
 MOST_COPIES = 8
@@ -44,8 +47,7 @@ class Packing:
     longest_key: int
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(NamedTuple):
     """What forward computed. `out` has its widths as the caller sees them."""
 
     out: np.ndarray  # [B, H, S, F]
@@ -78,7 +80,7 @@ def forward(
     options: Options,
     *,
     keep: bool,
-    threads: int,
+    threads: int | None,
     out: np.ndarray | None = None,
     lse: bool = False,
     probabilities: bool = False,
@@ -95,8 +97,10 @@ def forward(
     if out.size == 0 or sizes.T == 0:
         return _nothing(out, log_sums, sinks, options, sizes, dtype)
     kept = None
-    if (keep or probabilities) and not tiled:
-        kept = np.empty((*rows, _padded(sizes.T, PAD)), dtype)
+    if not tiled:
+        shape = (*rows, _padded(sizes.T, PAD))
+        if probabilities or (keep and math.prod(shape) * dtype.itemsize <= KEPT_BYTES):
+            kept = np.empty(shape, dtype)
     to = out if _fits(out) else np.empty((*out.shape[:3], _padded(sizes.F, PAD)), dtype)
     _call(dtype)(
         instruction_set(),
@@ -129,7 +133,7 @@ def weights(
     heads: np.ndarray,
     rows: np.ndarray,
     *,
-    threads: int,
+    threads: int | None,
 ) -> np.ndarray:
     """P of some heads and rows, [B, heads, rows, T], from what forward kept of them."""
     sizes = sizes_of(query, key, value)
@@ -169,7 +173,7 @@ def backward(
     done: Forward,
     options: Options,
     *,
-    threads: int,
+    threads: int | None,
     needs: tuple[bool, bool, bool, bool, bool] = (True,) * 5,
     packing: Packing | None = None,
 ) -> tuple[np.ndarray | None, ...]:
@@ -182,7 +186,7 @@ def backward(
             np.zeros(x.shape, dtype) if x is not None and wanted else None
             for x, wanted in zip(given, needs, strict=True)
         )
-    tiled = done.probabilities is None
+    tiled = streams(sizes, options, dtype)
     assert done.lse is not None
     call = _call(dtype)
     cut = _Cut(sizes, bias.shape if wants_bias and bias is not None else None, tiled, dtype)
@@ -326,9 +330,9 @@ def _call(dtype: Any) -> Any:
     return _native.attend_float64 if dtype == np.float64 else _native.attend_float32
 
 
-def _threads(threads: int, sizes: Sizes) -> int:
+def _threads(threads: int | None, sizes: Sizes) -> int:
     work = sizes.B * sizes.H * sizes.S * sizes.T * (sizes.D + sizes.F)
-    return 1 if work < SMALL else threads
+    return 1 if work < SMALL and threads is None else thread_count(threads)
 
 
 def _padded(count: int, to: int) -> int:
@@ -386,7 +390,10 @@ def _rules(
         rules["offsets"] = options.offsets
     elif options.offset:
         rules["offset"] = options.offset
-    rules["left"], rules["right"] = options.left, options.right
+    if options.left < UNBOUNDED:
+        rules["left"] = options.left
+    if options.right < UNBOUNDED:
+        rules["right"] = options.right
     if options.dropout:
         rules["drop_below"] = int(options.dropout * 2**32)
         rules["kept_factor"] = 1.0 / (1.0 - options.dropout)

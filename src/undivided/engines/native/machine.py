@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from pathlib import Path
@@ -16,8 +17,12 @@ MOST_THREADS = 1024
 
 def instruction_set() -> str:
     """The widest set that the machine has, or the one that UNDIVIDED_ISA names."""
+    return _chosen(os.environ.get("UNDIVIDED_ISA"))
+
+
+@functools.cache
+def _chosen(wanted: str | None) -> str:
     sets = _native.instruction_sets()
-    wanted = os.environ.get("UNDIVIDED_ISA")
     if wanted and wanted not in sets:
         raise ArgumentError(
             f"UNDIVIDED_ISA must be one of the instruction sets of this machine: "
@@ -57,11 +62,15 @@ def available_threads() -> int:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not every system has affinity
         cores = os.cpu_count() or 1
-    return max(1, math.ceil(min(cores, _quota())))
+    return max(1, math.ceil(min(cores, granted_cores())))
 
 
-def _quota() -> float:
-    """How many cores' time the container grants: cgroup version 2, then 1, else no limit."""
+@functools.cache
+def granted_cores() -> float:
+    """How many cores' time the container grants: cgroup version 2, then 1, else no limit.
+
+    Asked once: short calls of the operator would spend most of their time reading it again.
+    """
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return math.inf if quota == "max" else int(quota) / int(period)
