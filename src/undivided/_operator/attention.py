@@ -18,6 +18,7 @@ import numpy as np
 from undivided._operator import core
 from undivided._operator.options import (
     Causal,
+    Options,
     Sizes,
     Window,
     broadcastable,
@@ -32,6 +33,7 @@ __all__ = ["Gradients", "attention", "attention_varlen", "attention_vjp"]
 Layout = Literal["bhsd", "bshd"]
 LAYOUTS = ("bhsd", "bshd")
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+NO_SIZES = Sizes(0, 0, 0, 0, 0, 0, 0)
 
 
 class Gradients(NamedTuple):
@@ -125,27 +127,54 @@ def attention(
         )
     arrays = Arrays(query, key, value, bias, sinks, num_heads, num_kv_heads, layout)
     options = options_for(arrays.sizes, **given)
-    wanted = Wanted(return_weights, arrays.sizes)
-    out = arrays.empty_out()
-    done = core.forward(
-        *arrays.inputs,
-        options,
-        keep=False,
-        threads=threads,
-        out=arrays.inside(out),
-        lse=return_lse,
-        probabilities=wanted.any,
-    )
-    results = [arrays.typed(out)]
-    if wanted.any:
-        found = core.weights(
-            *arrays.inputs, options, done, wanted.heads, wanted.rows, threads=threads
-        )
-        results.append(arrays.typed(found))
+    done = attend(arrays, options, return_weights, return_lse, keep=False, threads=threads)
+    results = [arrays.typed(done.out)]
+    if done.weights is not None:
+        results.append(arrays.typed(done.weights))
     if return_lse:
         assert done.lse is not None
         results.append(done.lse)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+class Attended(NamedTuple):
+    """What came of a call, and what backward reads of it."""
+
+    out: np.ndarray  # in the caller's order
+    weights: np.ndarray | None
+    lse: np.ndarray | None
+    kept: core.Forward
+
+
+def attend(
+    arrays: Arrays,
+    options: Options,
+    return_weights: Any = False,
+    return_lse: bool = False,
+    *,
+    keep: bool,
+    threads: int | None,
+    packing: core.Packing | None = None,
+) -> Attended:
+    """One call on arrays that are in order."""
+    wanted = Wanted(return_weights, arrays.sizes)
+    out = arrays.order.empty_out(arrays.dtype)
+    done = core.forward(
+        *arrays.inputs,
+        options,
+        keep=keep,
+        threads=threads,
+        out=arrays.order.inside(out, arrays.sizes.H),
+        lse=return_lse,
+        probabilities=wanted.any,
+        packing=packing,
+    )
+    found = None
+    if wanted.any:
+        found = core.weights(
+            *arrays.inputs, options, done, wanted.heads, wanted.rows, threads=threads
+        )
+    return Attended(out, found, done.lse, done)
 
 
 def attention_vjp(
@@ -180,8 +209,7 @@ def attention_vjp(
         )
     arrays = Arrays(query, key, value, bias, sinks, num_heads, num_kv_heads, layout)
     chosen = options_for(arrays.sizes, **options)
-    out = arrays.empty_out()
-    done = core.forward(*arrays.inputs, chosen, keep=True, threads=threads, out=arrays.inside(out))
+    out, _, _, done = attend(arrays, chosen, keep=True, threads=threads)
     # The caller may do with `out` as he likes: backward has one of its own where it reads it.
     kept = done if done.probabilities is not None and sinks is None else _with_own_out(done)
 
@@ -241,14 +269,47 @@ def attention_varlen(
     cu_key      the same for keys and values
 
     Everything else as in `attention`; gives out [rows, H, F], and with return_lse also
-    [rows, H]. `attention_vjp` has gradients, for sequences side by side with lengths.
+    [rows, H]. Tensors have gradients by autograd; for arrays `attention_vjp` has them, of sequences
+    side by side with lengths.
     """
-    q, k, v = (_array(name, x) for name, x in zip(NAMES, (query, key, value), strict=True))
-    for name, x in zip(NAMES, (q, k, v), strict=True):
-        if x.ndim != 3:
-            raise refuse(name, "of shape [rows, heads, width]", list(x.shape))
-    starts_q = _starts("cu_query", cu_query, len(q))
-    starts_k = _starts("cu_key", cu_key, len(k))
+    given = {
+        "causal": causal,
+        "window": window,
+        "query_offset": query_offset,
+        "scale": scale,
+        "softcap": softcap,
+        "dropout": dropout,
+        "seed": seed,
+    }
+    if is_tensor(query):
+        from undivided._operator import torch_attention
+
+        return torch_attention.attention_varlen(
+            query,
+            key,
+            value,
+            cu_query,
+            cu_key,
+            sinks=sinks,
+            return_lse=return_lse,
+            threads=threads,
+            **given,
+        )
+    arrays = Arrays(query, key, value, None, sinks, None, None, "packed")
+    options, packing = packed_options(arrays.sizes, cu_query, cu_key, **given)
+    done = attend(arrays, options, False, return_lse, keep=False, threads=threads, packing=packing)
+    if not return_lse:
+        return arrays.typed(done.out)
+    assert done.lse is not None
+    return arrays.typed(done.out), end_to_end(done.lse, options)
+
+
+def packed_options(
+    sizes: Sizes, cu_query: Any, cu_key: Any, **given: Any
+) -> tuple[Options, core.Packing]:
+    """Where sequences begin in rows of these sizes, and the options of a call on them."""
+    starts_q = _starts("cu_query", cu_query, sizes.S)
+    starts_k = _starts("cu_key", cu_key, sizes.T)
     if len(starts_q) != len(starts_k):
         raise refuse(
             "cu_key", f"{len(starts_q)} numbers long, as cu_query is", f"{len(starts_k)} numbers"
@@ -260,40 +321,21 @@ def attention_varlen(
         int(lengths_q.max(initial=0)),
         int(lengths_k.max(initial=0)),
     )
-    rows_q, rows_k, rows_v = (x[None].transpose(0, 2, 1, 3) for x in (q, k, v))
-    arrays = Arrays(rows_q, rows_k, rows_v, None, sinks, None, None, "bhsd", packed=True)
-    sizes = core.sizes_of(*arrays.inputs[:3], packing)
-    same = bool((lengths_q == lengths_k).all())
-    corner: Causal = "top_left" if causal is True and same else causal
-    if query_offset is None and same and window is not None and not causal:
-        query_offset = 0
-    options = options_for(
-        sizes,
-        causal=corner,
-        window=window,
-        query_lengths=lengths_q,
-        key_lengths=lengths_k,
-        query_offset=query_offset,
-        scale=scale,
-        softcap=softcap,
-        dropout=dropout,
-        seed=seed,
-    )
-    out = np.empty((*q.shape[:2], v.shape[2]), arrays.dtype)
-    done = core.forward(
-        *arrays.inputs,
-        options,
-        keep=False,
-        threads=threads,
-        out=out[None].transpose(0, 2, 1, 3),
-        lse=return_lse,
-        packing=packing,
-    )
-    if not return_lse:
-        return arrays.typed(out)
-    assert done.lse is not None
-    pieces = [done.lse[b, :, :n].T for b, n in enumerate(lengths_q)]
-    return arrays.typed(out), np.concatenate([np.zeros((0, q.shape[1]), arrays.dtype), *pieces])
+    if (lengths_q == lengths_k).all():  # then there is but one corner
+        if given["causal"] is True:
+            given["causal"] = "top_left"
+        elif given["query_offset"] is None and given["window"] is not None and not given["causal"]:
+            given["query_offset"] = 0
+    each = sizes._replace(B=len(lengths_q), S=packing.longest_query, T=packing.longest_key)
+    options = options_for(each, query_lengths=lengths_q, key_lengths=lengths_k, **given)
+    return options, packing
+
+
+def end_to_end(lse: np.ndarray, options: Options) -> np.ndarray:
+    """[sequences, H, longest] → [rows, H]."""
+    assert options.query_lengths is not None
+    pieces = [lse[b, :, :n].T for b, n in enumerate(options.query_lengths)]
+    return np.concatenate([np.zeros((0, lse.shape[1]), lse.dtype), *pieces])
 
 
 NAMES = ("query", "key", "value")
@@ -356,6 +398,97 @@ class Wanted:
         return np.ascontiguousarray(numbers, np.int64)
 
 
+class Order(NamedTuple):
+    """How the caller has the axes; inside they are [B, H, S, D]."""
+
+    form: Literal["bhsd", "bshd", "flat", "packed"]  # flat [B, S, H·D], packed [rows, H, D]
+    sizes: Sizes
+
+    def empty_out(self, dtype: Any) -> np.ndarray:
+        B, H, _, S, _, _, F = self.sizes
+        shapes = {"bhsd": (B, H, S, F), "bshd": (B, S, H, F), "flat": (B, S, H * F)}
+        return np.empty(shapes.get(self.form, (S, H, F)), dtype)
+
+    def inside(self, x: Any, heads: int) -> Any:
+        """What is in the caller's order, with so many heads, seen as [B, H, S, D]."""
+        if self.form == "bhsd":
+            return x
+        if self.form == "flat":
+            B, S, E = x.shape
+            x = x.reshape(B, S, heads, E // heads)
+        return (x[None] if self.form == "packed" else x).swapaxes(1, 2)
+
+    def outside(self, x: np.ndarray) -> np.ndarray:
+        """[B, H, S, D] in the caller's order."""
+        if self.form == "bhsd":
+            return x
+        x = np.ascontiguousarray(x.swapaxes(1, 2))
+        if self.form == "flat":
+            return x.reshape(*x.shape[:2], x.shape[2] * x.shape[3])
+        return x[0] if self.form == "packed" else x
+
+
+def heads_first(
+    q: Any,
+    k: Any,
+    v: Any,
+    num_heads: int | None,
+    num_kv_heads: int | None,
+    layout: Layout | Literal["packed"],
+) -> tuple[Order, Any, Any, Any]:
+    """Three arrays or tensors seen as [B, H, S, D], their shapes checked."""
+    given = zip(NAMES, (q, k, v), strict=True)
+    if layout not in (*LAYOUTS, "packed"):
+        near = suggest(layout, LAYOUTS) if isinstance(layout, str) else ""
+        raise refuse("layout", "'bhsd' or 'bshd'", f"{layout!r}.{near}")
+    form: Any = layout
+    heads = shared = 1
+    if layout == "packed":
+        for name, x in given:
+            if x.ndim != 3:
+                raise refuse(name, "of shape [rows, heads, width]", list(x.shape))
+    elif q.ndim == 3:
+        form = "flat"
+        heads, shared = _heads(q, k, v, num_heads, num_kv_heads)
+    else:
+        for name, said in (("num_heads", num_heads), ("num_kv_heads", num_kv_heads)):
+            if said is not None:
+                raise refuse(
+                    name,
+                    "left out for arrays of four axes, which have their heads",
+                    said,
+                    "It is for [B, S, heads·width].",
+                )
+        for name, x in given:
+            if x.ndim != 4:
+                raise refuse(
+                    name, "of four axes [B, H, S, D], or three with num_heads", list(x.shape)
+                )
+    unsized = Order(form, NO_SIZES)
+    q, k, v = unsized.inside(q, heads), unsized.inside(k, shared), unsized.inside(v, shared)
+    _check_shapes(q, k, v, form == "packed")
+    return Order(form, core.sizes_of(q, k, v)), q, k, v
+
+
+def _heads(
+    q: Any, k: Any, v: Any, num_heads: int | None, num_kv_heads: int | None
+) -> tuple[int, int]:
+    """Of arrays of three axes: how many heads of the query, and of key and value."""
+    if num_heads is None:
+        raise refuse("num_heads", "given for arrays of three axes [B, S, heads·width]", num_heads)
+    shared = num_heads if num_kv_heads is None else num_kv_heads
+    counts = (("num_heads", num_heads), ("num_kv_heads", shared), ("num_kv_heads", shared))
+    for name, x, (counted, heads) in zip(NAMES, (q, k, v), counts, strict=True):
+        if x.ndim != 3:
+            raise refuse(name, "of three axes, as 'query' is", list(x.shape))
+        whole = isinstance(heads, int) and not isinstance(heads, bool) and heads > 0
+        if not whole or x.shape[2] % heads:
+            raise refuse(
+                counted, f"a whole number that divides the width {x.shape[2]} of {name}", heads
+            )
+    return num_heads, shared
+
+
 class Arrays:
     """The arrays of a call in one order, [B, H, S, D], and the way back to the caller's."""
 
@@ -368,8 +501,7 @@ class Arrays:
         sinks: Any,
         num_heads: int | None,
         num_kv_heads: int | None,
-        layout: Layout,
-        packed: bool = False,
+        layout: Layout | Literal["packed"],
     ) -> None:
         q, k, v = _array("query", query), _array("key", key), _array("value", value)
         if not q.dtype == k.dtype == v.dtype:
@@ -377,70 +509,11 @@ class Arrays:
             raise refuse(name, f"of {q.dtype}, as 'query' is", x.dtype)
         self.given_dtype = q.dtype
         self.dtype = FLOAT64 if q.dtype.char == "d" else FLOAT32
-        self.layout = layout
-        self.flat = q.ndim == 3
-        if layout not in LAYOUTS:
-            near = suggest(layout, LAYOUTS) if isinstance(layout, str) else ""
-            raise refuse("layout", "'bhsd' or 'bshd'", f"{layout!r}.{near}")
-        if self.flat:
-            q, k, v = self._parted(q, k, v, num_heads, num_kv_heads)
-        else:
-            if num_heads is not None or num_kv_heads is not None:
-                self._check_heads(q, k, num_heads, num_kv_heads)
-            for name, x in zip(NAMES, (q, k, v), strict=True):
-                if x.ndim != 4:
-                    raise refuse(
-                        name,
-                        "of four axes [B, H, S, D], or three with num_heads",
-                        list(x.shape),
-                    )
-            if layout == "bshd":
-                q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
+        self.order, q, k, v = heads_first(q, k, v, num_heads, num_kv_heads, layout)
+        self.sizes = self.order.sizes
         q, k, v = (x if x.dtype == self.dtype else x.astype(self.dtype) for x in (q, k, v))
-        _check_shapes(q, k, v, packed)
-        self.sizes = core.sizes_of(q, k, v)
         self.given_bias = None if bias is None else np.asarray(bias)
         self.inputs = (q, k, v, self._bias(), self._sinks(sinks))
-
-    @staticmethod
-    def _check_heads(
-        q: np.ndarray, k: np.ndarray, num_heads: int | None, num_kv_heads: int | None
-    ) -> None:
-        for name, said in (("num_heads", num_heads), ("num_kv_heads", num_kv_heads)):
-            if said is not None:
-                raise refuse(
-                    name,
-                    "left out for arrays of four axes, which have their heads",
-                    said,
-                    "It is for [B, S, heads·width].",
-                )
-
-    def _parted(
-        self,
-        q: np.ndarray,
-        k: np.ndarray,
-        v: np.ndarray,
-        num_heads: int | None,
-        num_kv_heads: int | None,
-    ) -> tuple[np.ndarray, ...]:
-        if num_heads is None:
-            raise refuse(
-                "num_heads", "given for arrays of three axes [B, S, heads·width]", num_heads
-            )
-        parted = []
-        shared = num_heads if num_kv_heads is None else num_kv_heads
-        counts = (("num_heads", num_heads), ("num_kv_heads", shared), ("num_kv_heads", shared))
-        for name, x, (counted, heads) in zip(NAMES, (q, k, v), counts, strict=True):
-            if x.ndim != 3:
-                raise refuse(name, "of three axes, as 'query' is", list(x.shape))
-            whole = isinstance(heads, int) and not isinstance(heads, bool) and heads > 0
-            if not whole or x.shape[2] % heads:
-                raise refuse(
-                    counted, f"a whole number that divides the width {x.shape[2]} of {name}", heads
-                )
-            B, S, E = x.shape
-            parted.append(x.reshape(B, S, heads, E // heads).transpose(0, 2, 1, 3))
-        return tuple(parted)
 
     def _bias(self) -> np.ndarray | None:
         if self.given_bias is None:
@@ -468,29 +541,6 @@ class Arrays:
             )
         return np.ascontiguousarray(array, self.dtype)
 
-    def empty_out(self) -> np.ndarray:
-        """In the caller's order."""
-        n = self.sizes
-        if self.flat:
-            return np.empty((n.B, n.S, n.H * n.F), self.dtype)
-        if self.layout == "bshd":
-            return np.empty((n.B, n.S, n.H, n.F), self.dtype)
-        return np.empty((n.B, n.H, n.S, n.F), self.dtype)
-
-    def inside(self, x: np.ndarray) -> np.ndarray:
-        """An output in the caller's order, seen as [B, H, S, F]."""
-        n = self.sizes
-        if self.flat:
-            return x.reshape(n.B, n.S, n.H, n.F).transpose(0, 2, 1, 3)
-        return x.transpose(0, 2, 1, 3) if self.layout == "bshd" else x
-
-    def outside(self, x: np.ndarray) -> np.ndarray:
-        """[B, H, S, D] in the caller's order."""
-        if self.flat:
-            B, H, S, D = x.shape
-            return x.transpose(0, 2, 1, 3).reshape(B, S, H * D)
-        return np.ascontiguousarray(x.transpose(0, 2, 1, 3)) if self.layout == "bshd" else x
-
     def typed(self, x: np.ndarray) -> np.ndarray:
         return x if x.dtype == self.given_dtype else x.astype(self.given_dtype)
 
@@ -500,11 +550,13 @@ class Arrays:
             raise refuse("d_out", f"of the shape of out, {list(shape)}", list(array.shape))
         if array.dtype.kind not in "fiu" and not _is_float(array.dtype):
             raise refuse("d_out", "of floats", array.dtype)
-        return self.inside(np.asarray(array, self.dtype))
+        return self.order.inside(np.asarray(array, self.dtype), self.sizes.H)
 
     def given_back(self, found: tuple[np.ndarray | None, ...]) -> Gradients:
         dq, dk, dv, d_bias, d_sinks = found
-        dq, dk, dv = (None if x is None else self.typed(self.outside(x)) for x in (dq, dk, dv))
+        dq, dk, dv = (
+            None if x is None else self.typed(self.order.outside(x)) for x in (dq, dk, dv)
+        )
         if d_bias is not None:
             assert self.given_bias is not None
             d_bias = d_bias.reshape(self.given_bias.shape)
