@@ -211,7 +211,7 @@ def attention_vjp(
     chosen = options_for(arrays.sizes, **options)
     out, _, _, done = attend(arrays, chosen, keep=True, threads=threads)
     # The caller may do with `out` as he likes: backward has one of its own where it reads it.
-    kept = done if done.probabilities is not None and sinks is None else _with_own_out(done)
+    kept = done._replace(out=done.out.copy()) if reads_out(done, sinks) else done
 
     def pullback(d_out: Any) -> Gradients:
         gradients = core.backward(
@@ -240,8 +240,9 @@ _OPTIONS = (
 )
 
 
-def _with_own_out(done: core.Forward) -> core.Forward:
-    return core.Forward(done.out.copy(), done.lse, done.probabilities)
+def reads_out(kept: core.Forward, sinks: Any) -> bool:
+    """Whether backward does."""
+    return kept.probabilities is None or sinks is not None
 
 
 def attention_varlen(
@@ -513,33 +514,13 @@ class Arrays:
         self.sizes = self.order.sizes
         q, k, v = (x if x.dtype == self.dtype else x.astype(self.dtype) for x in (q, k, v))
         self.given_bias = None if bias is None else np.asarray(bias)
-        self.inputs = (q, k, v, self._bias(), self._sinks(sinks))
-
-    def _bias(self) -> np.ndarray | None:
-        if self.given_bias is None:
-            return None
-        bias = self.given_bias
-        if bias.dtype.kind == "b":
-            raise refuse("bias", "of floats, added to the scores", bias.dtype, "Is it a 'mask'?")
-        if bias.dtype.kind not in "fiu" and not _is_float(bias.dtype):
-            raise refuse("bias", "of floats", bias.dtype)
-        whole = broadcastable("bias", bias, self.sizes).astype(self.dtype, copy=False)
-        item = whole.itemsize
-        if not whole.flags.aligned or any(step % item for step in whole.strides):
-            return np.ascontiguousarray(whole)
-        return whole
-
-    def _sinks(self, sinks: Any) -> np.ndarray | None:
-        if sinks is None:
-            return None
-        array = np.asarray(sinks)
-        if array.shape != (self.sizes.H,) or array.dtype.kind not in "fiu":
-            raise refuse(
-                "sinks",
-                f"numbers [H] = [{self.sizes.H}]",
-                f"{array.dtype} of shape {list(array.shape)}",
-            )
-        return np.ascontiguousarray(array, self.dtype)
+        self.inputs = (
+            q,
+            k,
+            v,
+            bias_inside(self.given_bias, self.sizes, self.dtype),
+            sinks_inside(sinks, self.sizes, self.dtype),
+        )
 
     def typed(self, x: np.ndarray) -> np.ndarray:
         return x if x.dtype == self.given_dtype else x.astype(self.given_dtype)
@@ -561,6 +542,35 @@ class Arrays:
             assert self.given_bias is not None
             d_bias = d_bias.reshape(self.given_bias.shape)
         return Gradients(dq, dk, dv, d_bias, d_sinks)
+
+
+def bias_inside(bias: np.ndarray | None, sizes: Sizes, dtype: Any) -> np.ndarray | None:
+    """With four axes, each as long as its own or 1."""
+    if bias is None:
+        return None
+    if bias.dtype.kind == "b":
+        raise refuse("bias", "of floats, added to the scores", bias.dtype, "Is it a 'mask'?")
+    if bias.dtype.kind not in "fiu" and not _is_float(bias.dtype):
+        raise refuse("bias", "of floats", bias.dtype)
+    whole = broadcastable("bias", bias, sizes).astype(dtype, copy=False)
+    item = whole.itemsize
+    if not whole.flags.aligned or any(step % item for step in whole.strides):
+        return np.ascontiguousarray(whole)
+    return whole
+
+
+def sinks_inside(sinks: Any, sizes: Sizes, dtype: Any) -> np.ndarray | None:
+    """A number for each head."""
+    if sinks is None:
+        return None
+    array = np.asarray(sinks)
+    if array.shape != (sizes.H,) or array.dtype.kind not in "fiu":
+        raise refuse(
+            "sinks",
+            f"numbers [H] = [{sizes.H}]",
+            f"{array.dtype} of shape {list(array.shape)}",
+        )
+    return np.ascontiguousarray(array, dtype)
 
 
 def _check_shapes(q: np.ndarray, k: np.ndarray, v: np.ndarray, packed: bool) -> None:
