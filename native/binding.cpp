@@ -21,25 +21,38 @@ using namespace nb::literals;
 
 namespace undivided {
 
-#if defined(__x86_64__)
-namespace v2 { extern const Kernels kernels; }
-namespace v3 { extern const Kernels kernels; }
+// The instruction sets that were compiled (CMakeLists.txt).
+#ifdef UNDIVIDED_HAS_v4
 namespace v4 { extern const Kernels kernels; }
-#else
+#endif
+#ifdef UNDIVIDED_HAS_v3
+namespace v3 { extern const Kernels kernels; }
+#endif
+#ifdef UNDIVIDED_HAS_v2
+namespace v2 { extern const Kernels kernels; }
+#endif
+#ifdef UNDIVIDED_HAS_portable
 namespace portable { extern const Kernels kernels; }
 #endif
 
 namespace {
 
-// The instruction sets that this machine has, the widest first.
+// Those of them that this machine has, the widest first.
 std::vector<const Kernels*> available() {
   std::vector<const Kernels*> sets;
 #if defined(__x86_64__)
   __builtin_cpu_init();
+#endif
+#ifdef UNDIVIDED_HAS_v4
   if (__builtin_cpu_supports("x86-64-v4")) sets.push_back(&v4::kernels);
+#endif
+#ifdef UNDIVIDED_HAS_v3
   if (__builtin_cpu_supports("x86-64-v3")) sets.push_back(&v3::kernels);
+#endif
+#ifdef UNDIVIDED_HAS_v2
   if (__builtin_cpu_supports("x86-64-v2")) sets.push_back(&v2::kernels);
-#else
+#endif
+#ifdef UNDIVIDED_HAS_portable
   sets.push_back(&portable::kernels);
 #endif
   return sets;

@@ -12,8 +12,9 @@ import undivided
 from undivided.language import parse, read, to_text
 from undivided.layers import Dense, Flatten, Repeat, Residual
 from undivided.network import File, Mnist, Network
+from undivided.recipes import recipe_path
 
-RECIPES = sorted((Path(undivided.__path__[0]) / "recipes").glob("*.neural"))
+RECIPES = [recipe_path(name) for name in undivided.recipes()]
 
 
 @settings(
