@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "ArgumentError",
@@ -23,6 +24,9 @@ __all__ = [
 
 class UndividedError(Exception):
     """The base of all errors that undivided raises on purpose."""
+
+    layer: Any = None
+    """The layer that was being lowered, for those who know where it was written."""
 
 
 class ArgumentError(UndividedError, ValueError):

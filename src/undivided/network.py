@@ -6,7 +6,7 @@ Text and Python build the same object, and it prints back to text.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from undivided.description import Description, argument
 from undivided.layers.base import Layer
@@ -104,11 +104,20 @@ class Network(Description, family=True, keyword="network"):
         if not self.layers:
             raise ArgumentError("The 'layers' of network are empty.", argument="layers")
 
+    origin: ClassVar[Any] = None
+    """Where it was read (a `language.origin.Origin`), if it was; no part of what it is."""
+
     def plan(self) -> Plan:
-        """What the network does, as primitive operations; errors name layer and shapes."""
+        """What the network does, as primitive operations; errors name layer, shapes and place."""
+        from undivided.errors import ArgumentError, ShapeError
         from undivided.plan.builder import lower
 
-        return lower(self)
+        try:
+            return lower(self)
+        except (ShapeError, ArgumentError) as error:
+            if self.origin is None or error.layer is None:
+                raise
+            raise type(error)(self.origin.show(error.layer, str(error))) from None
 
     def to_text(self) -> str:
         """The network in the `.neural` text form; `undivided.parse` reads it back equal."""

@@ -15,6 +15,7 @@ from undivided.description import Description, accept, expectation
 from undivided.errors import ArgumentError, suggest
 from undivided.language.diagnostics import Diagnostics, shortened
 from undivided.language.given import Given, arguments, leading_name, sections
+from undivided.language.origin import Origin
 from undivided.language.signatures import (
     DEEPEST_NETWORK,
     choices,
@@ -60,6 +61,8 @@ class Binder:
 
     def __init__(self, problems: Diagnostics) -> None:
         self._problems = problems
+        self._places: dict[int, tuple[int, int]] = {}
+        """Where each description that was made stands, by its identity."""
 
     def network(self, definition: Definition) -> Network | None:
         """The network of a definition; None if anything in it was reported."""
@@ -70,7 +73,11 @@ class Binder:
             title = String(name.start, name.end, name.text)
             given.insert(0, Given("name", name, [title], many=True))
         network = self._construct(Network, given, definition, "section", 0, whole=not damaged)
-        return network if isinstance(network, Network) else None
+        if not isinstance(network, Network):
+            return None
+        origin = Origin(self._problems.text, self._problems.file, self._places)
+        object.__setattr__(network, "origin", origin)
+        return network
 
     def fragment(self, block: Block) -> dict[str, Any]:
         """Section name → value, for the sections that a fragment gives."""
@@ -140,7 +147,9 @@ class Binder:
         if missing or expected or _FAILED in values.values():
             return _FAILED
         try:
-            return cls(**values)
+            made = cls(**values)
+            self._places[id(made)] = at.start, at.end
+            return made
         except ArgumentError as error:
             places = {one.name: one.values[0] if one.values else one.at for one in given}
             self._report(places.get(error.argument or "", at), str(error))

@@ -57,7 +57,8 @@ class Diagnostics:
     def raise_if_any(self) -> None:
         if not self._found:
             return
-        places = [self._show(found) for found in sorted(self._found)[:SHOWN]]
+        first = sorted(self._found)[:SHOWN]
+        places = [self.show(found.start, found.end, found.message) for found in first]
         more = len(self._found) - SHOWN
         if len(self._found) >= COLLECTED:
             places.append(f"… and at least {more} more.")
@@ -65,20 +66,20 @@ class Diagnostics:
             places.append(f"… and {more} more.")
         raise LanguageError("\n".join(places))
 
-    def _show(self, found: Diagnostic) -> str:
+    def show(self, start: int, end: int, message: str) -> str:
         """`file:line:column: message`, the line, and carets below the part that is meant."""
-        row, line_start, line_end = self._line(found.start)
-        column = found.start - line_start + 1
+        row, line_start, line_end = self._line(start)
+        column = start - line_start + 1
         first = line_start
         if line_end - line_start > EXCERPT:
-            first = max(line_start, min(found.start - BEFORE_CARET, line_end - EXCERPT))
+            first = max(line_start, min(start - BEFORE_CARET, line_end - EXCERPT))
         last = min(line_end, first + EXCERPT)
-        before = "…" * (first > line_start) + harmless(self.text[first : found.start])
-        meant = harmless(self.text[found.start : min(found.end, last)])
-        after = harmless(self.text[max(found.start, min(found.end, last)) : last])
+        before = "…" * (first > line_start) + harmless(self.text[first:start])
+        meant = harmless(self.text[start : min(end, last)])
+        after = harmless(self.text[max(start, min(end, last)) : last])
         margin = " " * len(str(row))
         return (
-            f"{harmless(self.file)}:{row}:{column}: {found.message}\n"
+            f"{harmless(self.file)}:{row}:{column}: {message}\n"
             f"  {row} | {before}{meant}{after}{'…' * (last < line_end)}\n"
             f"  {margin} | {' ' * _width(before)}{'^' * max(1, _width(meant))}"
         )

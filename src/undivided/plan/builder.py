@@ -44,11 +44,13 @@ def lower(network: Network) -> Plan:
     for layer in network.layers:
         x = builder.lower(layer, x)
     if network.loss == "sparse_categorical_crossentropy" and len(x.shape) != 1:
-        raise ShapeError(
+        error = ShapeError(
             f"The loss {network.loss!r} wants one row of scores for each sample, shape (classes,)."
             f" The last layer gives {show_shape(x.shape)}."
             " Put GlobalAveragePooling1D() or Flatten() before the output layer."
         )
+        error.layer = network.layers[-1]
+        raise error
     return Plan(
         name=network.name,
         input=builder.values["input"],
@@ -78,14 +80,20 @@ class Builder:
     def lower(self, layer: Layer, x: Value, *, repeated: bool = False) -> Value:
         """Add a layer under a name that no other has."""
         outer = self._layer, self._written
-        self._layer = self._name(layer, repeated)
-        self._written = layer.keyword
-        self.layers.append((self._layer, layer.keyword))
-        self._taken.add(self._layer)
-        if len(self.layers) > MOST_LAYERS:
-            raise ArgumentError(f"A network may have {MOST_LAYERS:,} layers. This one has more.")
         try:
+            self._layer = self._name(layer, repeated)
+            self._written = layer.keyword
+            self.layers.append((self._layer, layer.keyword))
+            self._taken.add(self._layer)
+            if len(self.layers) > MOST_LAYERS:
+                raise ArgumentError(
+                    f"A network may have {MOST_LAYERS:,} layers. This one has more."
+                )
             return layer.lower(self, x)
+        except (ShapeError, ArgumentError) as error:
+            if error.layer is None:  # the innermost layer is the one at fault
+                error.layer = layer
+            raise
         finally:
             self._layer, self._written = outer
 
