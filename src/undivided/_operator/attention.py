@@ -339,6 +339,17 @@ def end_to_end(lse: np.ndarray, options: Options) -> np.ndarray:
     return np.concatenate([np.zeros((0, lse.shape[1]), lse.dtype), *pieces])
 
 
+def side_by_side(lse: np.ndarray, options: Options) -> np.ndarray:
+    """[rows, H] → [sequences, H, longest], −∞ where a sequence has no row."""
+    lengths = options.query_lengths
+    assert lengths is not None
+    longest, heads = int(lengths.max(initial=0)), lse.shape[1]
+    whole = np.full((len(lengths), heads, longest), -np.inf, lse.dtype)
+    for b, rows in enumerate(np.split(lse, np.cumsum(lengths)[:-1]) if len(lengths) else []):
+        whole[b, :, : len(rows)] = rows.T
+    return whole
+
+
 NAMES = ("query", "key", "value")
 
 
@@ -405,10 +416,13 @@ class Order(NamedTuple):
     form: Literal["bhsd", "bshd", "flat", "packed"]  # flat [B, S, H·D], packed [rows, H, D]
     sizes: Sizes
 
-    def empty_out(self, dtype: Any) -> np.ndarray:
+    def shape_of_out(self) -> tuple[int, ...]:
         B, H, _, S, _, _, F = self.sizes
         shapes = {"bhsd": (B, H, S, F), "bshd": (B, S, H, F), "flat": (B, S, H * F)}
-        return np.empty(shapes.get(self.form, (S, H, F)), dtype)
+        return shapes.get(self.form, (S, H, F))
+
+    def empty_out(self, dtype: Any) -> np.ndarray:
+        return np.empty(self.shape_of_out(), dtype)
 
     def inside(self, x: Any, heads: int) -> Any:
         """What is in the caller's order, with so many heads, seen as [B, H, S, D]."""

@@ -19,7 +19,16 @@ from undivided import _native
 from undivided._operator.options import UNBOUNDED, Options, Sizes
 from undivided.engines.native.machine import instruction_set, thread_count
 
-__all__ = ["WHOLE_KEYS", "Forward", "Packing", "backward", "forward", "sizes_of", "weights"]
+__all__ = [
+    "WHOLE_KEYS",
+    "Forward",
+    "Packing",
+    "backward",
+    "forward",
+    "kept_shape",
+    "sizes_of",
+    "weights",
+]
 
 WHOLE_KEYS = 512
 """Up to so many keys rows of probabilities are whole; beyond, keys are taken in tiles."""
@@ -71,6 +80,17 @@ def streams(sizes: Sizes, options: Options, dtype: Any) -> bool:
     return sizes.T > WHOLE_KEYS or not plain
 
 
+def kept_shape(
+    sizes: Sizes, options: Options, dtype: Any, asked: bool = False
+) -> tuple[int, ...] | None:
+    """Of the probabilities that forward keeps for backward; asked: whatever they take."""
+    rows = (sizes.B, sizes.H, sizes.S)
+    if sizes.T == 0 or math.prod(rows) * sizes.F == 0 or streams(sizes, options, dtype):
+        return None
+    shape = (*rows, _padded(sizes.T, PAD))
+    return shape if asked or math.prod(shape) * dtype.itemsize <= KEPT_BYTES else None
+
+
 def forward(
     query: np.ndarray,
     key: np.ndarray,
@@ -97,10 +117,9 @@ def forward(
     if out.size == 0 or sizes.T == 0:
         return _nothing(out, log_sums, sinks, options, sizes, dtype)
     kept = None
-    if not tiled:
-        shape = (*rows, _padded(sizes.T, PAD))
-        if probabilities or (keep and math.prod(shape) * dtype.itemsize <= KEPT_BYTES):
-            kept = np.empty(shape, dtype)
+    if keep or probabilities:
+        shape = kept_shape(sizes, options, dtype, probabilities)
+        kept = None if shape is None else np.empty(shape, dtype)
     to = out if _fits(out) else np.empty((*out.shape[:3], _padded(sizes.F, PAD)), dtype)
     _call(dtype)(
         instruction_set(),

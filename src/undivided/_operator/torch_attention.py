@@ -43,12 +43,31 @@ def attention(
     """As `undivided.attention`, which has the words for it."""
     check(query, key, value)
     bias, sinks = _added("bias", bias, query), _added("sinks", sinks, query)
+    if given["dropout"] and given["seed"] is None:
+        given["seed"] = drawn_seed(query)
+    if in_a_program(query):
+        from undivided._operator import torch_library
+
+        found = torch_library.attention(
+            query,
+            key,
+            value,
+            bias,
+            sinks,
+            given=given,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            return_weights=return_weights,
+            return_lse=return_lse,
+            layout=layout,
+            threads=threads,
+            keep=_has_gradient(query, key, value, bias, sinks),
+        )
+        return _asked_for(found)
     mask = given["mask"]
     for name in CONSTANT:
         if given[name] is not None:
             given[name] = _constant(name, given[name], query)
-    if given["dropout"] and given["seed"] is None:
-        given["seed"] = _drawn_seed()
     call = Call(
         given,
         num_heads,
@@ -77,13 +96,35 @@ def attention_varlen(
     """As `undivided.attention_varlen`."""
     check(query, key, value)
     sinks = _added("sinks", sinks, query)
+    if given["dropout"] and given["seed"] is None:
+        given["seed"] = drawn_seed(query)
+    if in_a_program(query):
+        from undivided._operator import torch_library
+
+        found = torch_library.attention(
+            query,
+            key,
+            value,
+            None,
+            sinks,
+            given=given,
+            starts=(cu_query, cu_key),
+            return_lse=return_lse,
+            layout="packed",
+            threads=threads,
+            keep=_has_gradient(query, key, value, None, sinks),
+        )
+        return _asked_for(found)
     starts = _constant("cu_query", cu_query, query), _constant("cu_key", cu_key, query)
     if given["query_offset"] is not None:
         given["query_offset"] = _constant("query_offset", given["query_offset"], query)
-    if given["dropout"] and given["seed"] is None:
-        given["seed"] = _drawn_seed()
     call = Call(given, None, None, False, return_lse, "packed", threads, starts)
     return _results(query, key, value, None, sinks, call)
+
+
+def in_a_program(query: Tensor) -> bool:
+    """Whether this call is being written down, to be run later: by torch.compile, for one."""
+    return torch.compiler.is_compiling() or type(query) not in PLAIN
 
 
 def _results(
@@ -94,17 +135,25 @@ def _results(
     sinks: Tensor | None,
     call: Call,
 ) -> Any:
-    """out, or (out, weights, lse) of which the last two come when asked for."""
-    if torch.is_grad_enabled() and (
+    if _has_gradient(query, key, value, bias, sinks):
+        return _asked_for(Attention.apply(query, key, value, bias, sinks, call))
+    return _asked_for(compute(query, key, value, bias, sinks, call, keep=False)[:3])
+
+
+def _has_gradient(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, sinks: Tensor | None
+) -> bool:
+    return torch.is_grad_enabled() and (
         query.requires_grad
         or key.requires_grad
         or value.requires_grad
         or (bias is not None and bias.requires_grad)
         or (sinks is not None and sinks.requires_grad)
-    ):
-        found = Attention.apply(query, key, value, bias, sinks, call)
-    else:
-        found = compute(query, key, value, bias, sinks, call, keep=False)[:3]
+    )
+
+
+def _asked_for(found: Any) -> Any:
+    """out, or (out, weights, lse) of which the last two come when asked for."""
     if found[1] is None and found[2] is None:
         return found[0]
     return tuple(x for x in found if x is not None)
@@ -144,9 +193,10 @@ def _constant(name: str, x: Any, query: Tensor) -> Any:
     return x.numpy(force=True)
 
 
-def _drawn_seed() -> int:
+def drawn_seed(query: Tensor) -> Any:
     """From PyTorch's generator, so that torch.manual_seed repeats it."""
-    return int(torch.randint((1 << 63) - 1, ()))
+    seed = torch.randint((1 << 63) - 1, ())
+    return seed if in_a_program(query) else int(seed)
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -24,6 +24,7 @@ from undivided._operator.attention import (
     attend,
     bias_inside,
     end_to_end,
+    heads_first,
     packed_options,
     reads_out,
     sinks_inside,
@@ -31,7 +32,16 @@ from undivided._operator.attention import (
 from undivided._operator.options import Options, options_for
 from undivided.errors import ArgumentError
 
-__all__ = ["HALVES", "Attention", "Call", "Computed", "How", "attention_backward", "compute"]
+__all__ = [
+    "HALVES",
+    "Attention",
+    "Call",
+    "Computed",
+    "How",
+    "attention_backward",
+    "compute",
+    "how_of",
+]
 
 HALVES = (torch.float16, torch.bfloat16)
 """Computed in float32."""
@@ -67,6 +77,7 @@ class Computed(NamedTuple):
     weights: Tensor | None
     lse: Tensor | None
     kept: tuple[Tensor | None, ...]  # lse, probabilities, out
+    wide: Tensor  # out in the type that it was computed in
     how: How
 
 
@@ -121,8 +132,18 @@ def compute(
         None if weights is None else torch.from_numpy(weights).to(query.dtype),
         lse if call.return_lse else None,
         kept,
+        out,
         How(arrays.order, options, packing, call.threads),
     )
+
+
+def how_of(query: Tensor, key: Tensor, value: Tensor, call: Call) -> How:
+    """As `compute` found it."""
+    order = heads_first(query, key, value, call.num_heads, call.num_kv_heads, call.layout)[0]
+    if call.starts is None:
+        return How(order, options_for(order.sizes, **call.given), None, call.threads)
+    options, packing = packed_options(order.sizes, *call.starts, **call.given)
+    return How(order, options, packing, call.threads)
 
 
 def attention_backward(
