@@ -97,42 +97,29 @@ Fold read_fold(nb::handle f) {
           whole(f, "right_bias"), whole(f, "result"),    whole(f, "result_bias"),
           whole(f, "turned")};
 }
+// Kinds and functions by the names that program.h lists them under.
+int64_t named(nb::handle object, const char* name, std::initializer_list<const char*> known) {
+  std::string wanted = nb::cast<std::string>(object.attr(name));
+  int64_t number = 0;
+  for (const char* each : known) {
+    if (wanted == each) return number;
+    ++number;
+  }
+  throw nb::value_error(("the native engine knows no " + std::string(name) + " " + wanted).c_str());
+}
+
 Instruction read_instruction(nb::handle i) {
   Instruction op{};
-  op.kind = (Kind)whole(i, "kind");
-  op.function = (Function)whole(i, "function");
-#define UNDIVIDED_FIELD(name) op.name = whole(i, #name)
-  UNDIVIDED_FIELD(backward);
-  UNDIVIDED_FIELD(x);
-  UNDIVIDED_FIELD(y);
-  UNDIVIDED_FIELD(z);
-  UNDIVIDED_FIELD(v);
-  UNDIVIDED_FIELD(dx);
-  UNDIVIDED_FIELD(dy);
-  UNDIVIDED_FIELD(dz);
-  UNDIVIDED_FIELD(dv);
-  UNDIVIDED_FIELD(accumulate_x);
-  UNDIVIDED_FIELD(accumulate_z);
-  UNDIVIDED_FIELD(accumulate_v);
-  UNDIVIDED_FIELD(mask);
-  UNDIVIDED_FIELD(before);
-  UNDIVIDED_FIELD(probabilities);
-  UNDIVIDED_FIELD(scratch);
-  UNDIVIDED_FIELD(weight);
-  UNDIVIDED_FIELD(bias);
-  UNDIVIDED_FIELD(table);
-  UNDIVIDED_FIELD(gain);
-  UNDIVIDED_FIELD(shift);
-  UNDIVIDED_FIELD(heads);
-  UNDIVIDED_FIELD(height);
-  UNDIVIDED_FIELD(across_image);
-  UNDIVIDED_FIELD(depth);
-  UNDIVIDED_FIELD(down);
-  UNDIVIDED_FIELD(across);
-  UNDIVIDED_FIELD(slot);
-#undef UNDIVIDED_FIELD
-  op.scale = nb::cast<double>(i.attr("scale"));
-  op.offset = nb::cast<double>(i.attr("offset"));
+#define UNDIVIDED_QUOTED(name) #name,
+  op.kind = (Kind)named(i, "kind", {UNDIVIDED_KINDS(UNDIVIDED_QUOTED)});
+  op.function = (Function)named(i, "function", {UNDIVIDED_FUNCTIONS(UNDIVIDED_QUOTED)});
+#undef UNDIVIDED_QUOTED
+#define UNDIVIDED_READ(name) op.name = whole(i, #name);
+  UNDIVIDED_WHOLE_FIELDS(UNDIVIDED_READ)
+#undef UNDIVIDED_READ
+#define UNDIVIDED_READ(name) op.name = nb::cast<double>(i.attr(#name));
+  UNDIVIDED_NUMBER_FIELDS(UNDIVIDED_READ)
+#undef UNDIVIDED_READ
   return op;
 }
 

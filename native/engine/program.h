@@ -56,48 +56,60 @@ struct Fold {
   int64_t left, left_bias, right, right_bias, result, result_bias, turned;
 };
 
-enum class Kind : int64_t {
-  kLoad,          // y = input of the sample, rescaled, cut into patches
-  kLinear,        // y = f(x·W + bias + table + residual)
-  kPosition,      // y = x + table
-  kAttention,     // y = softmax(q·kᵀ·scale)·v
-  kNormalize,     // y = (x − mean)/√(variance + ε)·gain + shift
-  kActivation,    // y = f(x)
-  kAdd,           // y = x + z
-  kPool,          // y = mean of the rows of x
-  kReshape,       // y = x under another shape
-  kRescale,       // y = x·scale + offset
-  kUnfold,        // y = patches of x
-  kCrossEntropy,  // loss += −log softmax(x)[target], dx = (softmax(x) − onehot)/batch
-  kSeed,          // dx = the gradient that the caller gives for the output
-  kCopy,          // dx (+)= dy
-  kStore,         // output of the sample = x
-  kStoreWeights,  // attention weights of the sample = probabilities
-  kCount,
-};
+// What an instruction does. The Python side names it in the same words.
+#define UNDIVIDED_KINDS(X)                                                                    \
+  X(load)          /* y = input of the sample, rescaled, cut into patches */                  \
+  X(linear)        /* y = f(x·W + bias + table + residual) */                                 \
+  X(position)      /* y = x + table */                                                        \
+  X(attention)     /* y = softmax(q·kᵀ·scale)·v */                                            \
+  X(normalize)     /* y = (x − mean)/√(variance + ε)·gain + shift */                          \
+  X(activation)    /* y = f(x) */                                                             \
+  X(add)           /* y = x + z */                                                            \
+  X(pool)          /* y = mean of the rows of x */                                            \
+  X(reshape)       /* y = x under another shape */                                            \
+  X(rescale)       /* y = x·scale + offset */                                                 \
+  X(unfold)        /* y = patches of x */                                                     \
+  X(cross_entropy) /* loss += −log softmax(x)[target], dx = (softmax(x) − onehot)/batch */    \
+  X(seed)          /* dx = the gradient that the caller gives for the output */               \
+  X(copy)          /* dx (+)= dy */                                                           \
+  X(store)         /* output of the sample = x */                                             \
+  X(store_weights) /* attention weights of the sample = probabilities */
 
-enum class Function : int64_t { kNone, kRelu, kGelu };
+#define UNDIVIDED_FUNCTIONS(X) X(none) X(relu) X(gelu)
 
 // One operation in one direction. Numbers are indices of buffers and blocks, −1 for none.
-// Unfold's geometry: (height, width, depth) of the picture and (down, across) of a patch.
+#define UNDIVIDED_WHOLE_FIELDS(X)                                                             \
+  X(backward)            /* 0: forward, 1: backward */                                        \
+  X(x) X(y) X(z)         /* forward values: inputs x, z and output y; attention: x=q, z=k, v */ \
+  X(v)                                                                                        \
+  X(dx) X(dy) X(dz) X(dv)                             /* their gradients */                   \
+  X(accumulate_x) X(accumulate_z) X(accumulate_v)     /* add to dx, dz, dv, not set them */   \
+  X(mask)                /* gradients of x pass only where this value is positive */          \
+  X(before)              /* what f was applied to, kept for its derivative */                 \
+  X(probabilities)       /* softmax weights, [sample][head][query][key]; of all heads where */ \
+                         /* the buffer's width is above 1, else room for one head's */        \
+  X(scratch)                                                                                  \
+  X(weight) X(bias) X(table) X(gain) X(shift)         /* blocks */                            \
+  X(heads)                                                                                    \
+  X(height) X(across_image) X(depth) X(down) X(across) /* a picture, and a patch of it */     \
+  X(slot)                /* which output array a store writes */
+
+#define UNDIVIDED_NUMBER_FIELDS(X) X(scale) X(offset)
+
+#define UNDIVIDED_LISTED(name) name,
+enum class Kind : int64_t { UNDIVIDED_KINDS(UNDIVIDED_LISTED) };
+enum class Function : int64_t { UNDIVIDED_FUNCTIONS(UNDIVIDED_LISTED) };
+#undef UNDIVIDED_LISTED
+
 struct Instruction {
   Kind kind;
-  int64_t backward;  // 0: forward, 1: backward
-  int64_t x, y, z;   // forward values: inputs x, z and output y; attention: x=q, z=k, v
-  int64_t v;
-  int64_t dx, dy, dz, dv;  // their gradients
-  int64_t accumulate_x, accumulate_z, accumulate_v;  // add to dx, dz, dv in place of setting
-  int64_t mask;            // gradients of x pass only where this value is positive
-  int64_t before;          // what f was applied to, kept for its derivative
-  int64_t probabilities;   // softmax weights, [sample][head][query][key]; of all heads where
-                           // the buffer's width is above 1, else room for one head's
-  int64_t scratch;
-  int64_t weight, bias, table, gain, shift;  // blocks
   Function function;
-  int64_t heads;
-  int64_t height, across_image, depth, down, across;
-  int64_t slot;  // which output array a store writes
-  double scale, offset;
+#define UNDIVIDED_DECLARED(name) int64_t name;
+  UNDIVIDED_WHOLE_FIELDS(UNDIVIDED_DECLARED)
+#undef UNDIVIDED_DECLARED
+#define UNDIVIDED_DECLARED(name) double name;
+  UNDIVIDED_NUMBER_FIELDS(UNDIVIDED_DECLARED)
+#undef UNDIVIDED_DECLARED
 };
 
 struct Program {

@@ -9,7 +9,7 @@
 namespace undivided::UNDIVIDED_SET {
 
 UNDIVIDED_INLINE Vector activate(Function function, Vector x) {
-  if (function == Function::kRelu) return x < 0.0f ? Vector{} : x;
+  if (function == Function::relu) return x < 0.0f ? Vector{} : x;
   Vector bell;
   return x * normal_distribution(x, &bell);
 }
@@ -17,7 +17,7 @@ UNDIVIDED_INLINE Vector activate(Function function, Vector x) {
 // dx (+)= dy ∘ f'. `kept` is y for relu and x for gelu; dx may be dy itself.
 UNDIVIDED_INLINE void activation_gradient(Function function, const float* kept, const float* dy,
                                           float* dx, int64_t count, bool accumulate) {
-  if (function == Function::kRelu) {
+  if (function == Function::relu) {
     for (int64_t i = 0; i < count; i += kLanes) {
       Vector gate = load(kept + i);
       give(dx + i, gate > 0.0f ? load(dy + i) : Vector{}, accumulate);
@@ -44,7 +44,7 @@ UNDIVIDED_INLINE void activation_forward(const Work& work, const Instruction& op
 
 UNDIVIDED_INLINE void activation_backward(const Work& work, const Instruction& op) {
   const Buffer& dy = buffer_of(work, op.dy);
-  const float* kept = values_of(work, op.function == Function::kRelu ? op.y : op.x);
+  const float* kept = values_of(work, op.function == Function::relu ? op.y : op.x);
   activation_gradient(op.function, kept, values_of(work, op.dy), values_of(work, op.dx),
                       rows_of(work, dy.axis) * dy.stride, op.accumulate_x);
 }

@@ -17,37 +17,37 @@ namespace {
 
 void forward(const Work& work, const Instruction& op) {
   switch (op.kind) {
-    case Kind::kLoad: return load_forward(work, op);
-    case Kind::kLinear: return linear_forward(work, op);
-    case Kind::kPosition: return position_forward(work, op);
-    case Kind::kAttention: return attention_forward(work, op);
-    case Kind::kNormalize: return normalize_forward(work, op);
-    case Kind::kActivation: return activation_forward(work, op);
-    case Kind::kAdd: return add_forward(work, op);
-    case Kind::kPool: return pool_forward(work, op);
-    case Kind::kReshape: return reshape_forward(work, op);
-    case Kind::kRescale: return rescale_forward(work, op);
-    case Kind::kUnfold: return unfold_forward(work, op);
-    case Kind::kCrossEntropy: return cross_entropy(work, op);
-    case Kind::kStore: return store_rows(work, op);
-    case Kind::kStoreWeights: return store_weights(work, op);
+    case Kind::load: return load_forward(work, op);
+    case Kind::linear: return linear_forward(work, op);
+    case Kind::position: return position_forward(work, op);
+    case Kind::attention: return attention_forward(work, op);
+    case Kind::normalize: return normalize_forward(work, op);
+    case Kind::activation: return activation_forward(work, op);
+    case Kind::add: return add_forward(work, op);
+    case Kind::pool: return pool_forward(work, op);
+    case Kind::reshape: return reshape_forward(work, op);
+    case Kind::rescale: return rescale_forward(work, op);
+    case Kind::unfold: return unfold_forward(work, op);
+    case Kind::cross_entropy: return cross_entropy(work, op);
+    case Kind::store: return store_rows(work, op);
+    case Kind::store_weights: return store_weights(work, op);
     default: return;
   }
 }
 
 void backward(const Work& work, const Instruction& op) {
   switch (op.kind) {
-    case Kind::kLinear: return linear_backward(work, op);
-    case Kind::kPosition: return position_backward(work, op);
-    case Kind::kAttention: return attention_backward(work, op);
-    case Kind::kNormalize: return normalize_backward(work, op);
-    case Kind::kActivation: return activation_backward(work, op);
-    case Kind::kPool: return pool_backward(work, op);
-    case Kind::kReshape: return reshape_backward(work, op);
-    case Kind::kRescale: return rescale_backward(work, op);
-    case Kind::kUnfold: return unfold_backward(work, op);
-    case Kind::kSeed: return seed_backward(work, op);
-    case Kind::kCopy: return copy_backward(work, op);
+    case Kind::linear: return linear_backward(work, op);
+    case Kind::position: return position_backward(work, op);
+    case Kind::attention: return attention_backward(work, op);
+    case Kind::normalize: return normalize_backward(work, op);
+    case Kind::activation: return activation_backward(work, op);
+    case Kind::pool: return pool_backward(work, op);
+    case Kind::reshape: return reshape_backward(work, op);
+    case Kind::rescale: return rescale_backward(work, op);
+    case Kind::unfold: return unfold_backward(work, op);
+    case Kind::seed: return seed_backward(work, op);
+    case Kind::copy: return copy_backward(work, op);
     default: return;
   }
 }

@@ -16,7 +16,7 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
   const Block& weight = block_of(work, op.weight);
   Product<float> p{};
   p.ldc = y.stride;
-  p.relu = op.function == Function::kRelu;
+  p.relu = op.function == Function::relu;
   // gelu needs what it was applied to for its derivative, and follows as a pass of its own.
   int64_t result = op.before >= 0 ? op.before : op.y;
   if (op.bias >= 0) p.bias = parameters_of(work, op.bias);
@@ -33,7 +33,7 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
     product<false>(p, last - first, weight.stride, row_of(work, op.x, first), x.stride,
                    parameters_of(work, op.weight), weight.stride, weight.rows);
   }
-  if (op.function == Function::kGelu)
+  if (op.function == Function::gelu)
     activate_all(op.function, values_of(work, result), values_of(work, op.y),
                  rows_of(work, y.axis) * y.stride);
 }
@@ -57,8 +57,8 @@ UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
   const Block& weight = block_of(work, op.weight);
   int64_t rows = rows_of(work, dy.axis);
   float* dz = values_of(work, op.dy);
-  if (op.function != Function::kNone) {
-    const float* z = values_of(work, op.function == Function::kRelu ? op.y : op.before);
+  if (op.function != Function::none) {
+    const float* z = values_of(work, op.function == Function::relu ? op.y : op.before);
     activation_gradient(op.function, z, dz, dz, rows * dy.stride, false);
   }
 

@@ -1,12 +1,11 @@
 """Lowering: a network becomes a plan, layer by layer.
 
-The builder offers one method a primitive. Each checks what it is given, adds the operation and
-returns the value it produces, so that a layer's `lower` reads like its equation.
+The builder offers one method a primitive (`plan/primitives`). Each checks what it is given, adds
+the operation and returns the value it produces, so that a layer's `lower` reads like its equation.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from undivided.plan.plan import (
     Value,
     show_shape,
 )
+from undivided.plan.primitives import Primitives
 
 if TYPE_CHECKING:
     from undivided.layers.base import Layer
@@ -30,10 +30,6 @@ __all__ = ["Builder", "lower"]
 
 MOST_LAYERS = 10_000
 """Enough for anyone, and a limit for `Dense(8) * 10000 * 10000`."""
-
-XAVIER = Initial("xavier")
-ZERO = Initial("constant", 0.0)
-ONE = Initial("constant", 1.0)
 
 
 def lower(network: Network) -> Plan:
@@ -64,7 +60,7 @@ def lower(network: Network) -> Plan:
     )
 
 
-class Builder:
+class Builder(Primitives):
     """A plan in the making, and the layer that is adding to it."""
 
     def __init__(self, source: Value) -> None:
@@ -127,7 +123,19 @@ class Builder:
                 advice = "Patches(size) cuts an image into a sequence."
             raise self.refuse(x, "a sequence, shape (tokens, features)", advice)
 
-    # Parameters.
+    def expect_width(self, x: Value) -> None:
+        """The last axis of `x` must have a fixed extent."""
+        if isinstance(x.shape[-1], Ragged):
+            raise self.refuse(x, "a fixed number of features in the last axis")
+
+    def differ(self, x: Value, y: Value) -> ShapeError:
+        """The error of a layer that brings what goes in and what comes out together."""
+        return ShapeError(
+            f"{self._written} ({self._layer}) adds what goes in, {show_shape(x.shape)}, to "
+            f"what its layers give, {show_shape(y.shape)}: the shapes must be the same."
+        )
+
+    # What it may add to the plan.
 
     def parameter(
         self, role: str, shape: tuple[int, ...], initial: Initial, *, decays: bool
@@ -142,8 +150,6 @@ class Builder:
         self.parameters[name] = Parameter(name, shape, initial, self._layer, decays)
         return name
 
-    # The primitives.
-
     def add_operation(
         self,
         kind: str,
@@ -154,6 +160,7 @@ class Builder:
         parameters: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> Value:
+        """Add an operation of the current layer; primitives call it, each with its own kind."""
         base = f"{self._layer}.{part}" if part else self._layer
         name, number = base, 1
         while name in self.values:
@@ -171,97 +178,3 @@ class Builder:
             )
         )
         return value
-
-    def rescale(self, x: Value, scale: float, offset: float) -> Value:
-        """y = x·scale + offset."""
-        return self.add_operation("rescale", (x,), x.shape, scale=scale, offset=offset)
-
-    def unfold(self, x: Value, size: tuple[int, int]) -> Value:
-        """Cut (H, W) or (H, W, C) into patches: (H/h · W/w, h·w·C), row by row."""
-        if len(x.shape) not in (2, 3) or any(isinstance(n, Ragged) for n in x.shape):
-            raise self.refuse(x, "a picture, shape (height, width) or (height, width, channels)")
-        height, width, *channels = (int(n) for n in x.shape if isinstance(n, int))
-        down, across = size
-        if height % down or width % across:
-            raise self.refuse(
-                x, f"a picture that {down}×{across} patches divide evenly", "Choose another size."
-            )
-        tokens = (height // down) * (width // across)
-        depth = math.prod(channels)
-        return self.add_operation("unfold", (x,), (tokens, down * across * depth), size=size)
-
-    def linear(self, x: Value, units: int, *, bias: bool, part: str = "", role: str = "") -> Value:
-        """y = x·W + b over the last axis, W [in, out]."""
-        dot = f"{role}." if role else ""
-        self._width(x)
-        names = {"weight": self.parameter(f"{dot}weight", (x.width, units), XAVIER, decays=True)}
-        if bias:
-            names["bias"] = self.parameter(f"{dot}bias", (units,), ZERO, decays=False)
-        return self.add_operation(
-            "linear", (x,), (*x.shape[:-1], units), part=part or role, parameters=names
-        )
-
-    def position(self, x: Value, initial: Initial | None) -> Value:
-        """y[t] = x[t] + table[t]; the table is a parameter, or fixed sinusoidal without one."""
-        self.expect_sequence(x)
-        length, width = x.shape
-        if initial is None:
-            return self.add_operation("position", (x,), x.shape)
-        if isinstance(length, Ragged):
-            raise self.refuse(
-                x,
-                "a sequence of fixed length (it learns one row for each position)",
-                "Use SinusoidalPositions() for sequences of any length.",
-            )
-        assert isinstance(width, int)
-        table = self.parameter("table", (length, width), initial, decays=False)
-        return self.add_operation("position", (x,), x.shape, parameters={"table": table})
-
-    def attention(self, query: Value, key: Value, value: Value, heads: int) -> Value:
-        """softmax(Q·Kᵀ/√d)·V for each head; heads lie side by side in the last axis."""
-        for x in (query, key, value):
-            self.expect_sequence(x)
-            if x.width % heads:
-                raise self.refuse(x, f"a width that {heads} heads divide evenly")
-        shape = (*query.shape[:-1], value.width)
-        scale = 1.0 / math.sqrt(query.width // heads)
-        return self.add_operation(
-            "attention", (query, key, value), shape, part="heads", heads=heads, scale=scale
-        )
-
-    def normalize(self, x: Value, epsilon: float) -> Value:
-        """y = (x − mean)/√(variance + ε)·gain + shift, over the last axis."""
-        self._width(x)
-        names = {
-            "gain": self.parameter("gain", (x.width,), ONE, decays=False),
-            "shift": self.parameter("shift", (x.width,), ZERO, decays=False),
-        }
-        return self.add_operation("normalize", (x,), x.shape, parameters=names, epsilon=epsilon)
-
-    def activation(self, x: Value, function: str) -> Value:
-        """y = f(x), element by element."""
-        return self.add_operation("activation", (x,), x.shape, part=function, function=function)
-
-    def add(self, x: Value, y: Value) -> Value:
-        """x + y, of the same shape."""
-        if x.shape != y.shape:
-            raise ShapeError(
-                f"{self._written} ({self._layer}) adds what goes in, {show_shape(x.shape)}, to "
-                f"what its layers give, {show_shape(y.shape)}: the shapes must be the same."
-            )
-        return self.add_operation("add", (x, y), x.shape)
-
-    def pool(self, x: Value) -> Value:
-        """The mean over a sequence's own tokens: (S, D) → (D,)."""
-        self.expect_sequence(x)
-        return self.add_operation("pool", (x,), x.shape[1:])
-
-    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
-        """The same numbers in the same order under another shape."""
-        if any(isinstance(extent, Ragged) for extent in x.shape):
-            raise self.refuse(x, "a fixed shape", "Pool a sequence of any length instead.")
-        return self.add_operation("reshape", (x,), shape)
-
-    def _width(self, x: Value) -> None:
-        if isinstance(x.shape[-1], Ragged):
-            raise self.refuse(x, "a fixed number of features in the last axis")

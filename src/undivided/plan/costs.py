@@ -6,14 +6,14 @@ ragged, the numbers are for a sample of a stated length.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from undivided.plan.plan import Operation, Plan, Ragged, Shape, Value
+from undivided.plan.plan import Operation, Plan, Value, size_of
+from undivided.plan.primitives import PRIMITIVES
 from undivided.plan.schedule import Schedule, schedule
 
-__all__ = ["Cost", "Memory", "memory_of", "operation_costs", "scheduled_costs", "size_of"]
+__all__ = ["Cost", "Memory", "memory_of", "operation_costs", "scheduled_costs"]
 
 FLOAT = 4
 """Bytes in a float32."""
@@ -49,11 +49,6 @@ class Memory:
     optimizer: int
 
 
-def size_of(shape: Shape, length: int) -> int:
-    """How many numbers a shape holds, ragged axes being `length` long."""
-    return math.prod(length if isinstance(extent, Ragged) else extent for extent in shape)
-
-
 def operation_costs(plan: Plan, length: int) -> dict[str, Cost]:
     """Each operation's cost as described, by the name of its output."""
     return _costs(plan.operations, plan.values, length)
@@ -72,21 +67,11 @@ def _costs(
     learned: set[str] = set()  # values with a parameter above them, which gradients must reach
     for op in operations:
         originals = op.attributes.get("merged", (op,))
-        if op.kind == "linear":
-            rows = size_of(values[op.inputs[0]].shape[:-1], length)
-            width = values[op.inputs[0]].width
-            products = sum(rows * width * values[each.output].width for each in originals)
-            above = op.inputs[0] in learned
-            costs[op.output] = Cost(products, products * (2 if above else 1))
-        elif op.kind == "attention":
-            query, key, value = (values[name] for name in op.inputs)
-            keys = size_of(key.shape[:-1], length)
-            products = size_of(query.shape[:-1], length) * keys * (query.width + value.width)
-            costs[op.output] = Cost(products, 2 * products)
-        else:
-            costs[op.output] = NOTHING
+        above = any(name in learned for name in op.inputs)
+        products = getattr(PRIMITIVES.get(op.kind), "multiply_adds", None)
+        costs[op.output] = Cost(*products(op, values, length, above)) if products else NOTHING
         trained = op.parameters or not {"merged", "fold"}.isdisjoint(op.attributes)
-        if trained or any(x in learned for x in op.inputs):
+        if trained or above:
             learned.update((op.output, *(each.output for each in originals)))
     return costs
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from undivided.description import Description, arguments_of
 from undivided.network import Network
-from undivided.plan.costs import NOTHING, memory_of, operation_costs, scheduled_costs, size_of
-from undivided.plan.plan import Plan, Ragged, show_shape
+from undivided.plan.costs import NOTHING, memory_of, operation_costs, scheduled_costs
+from undivided.plan.plan import Plan, Ragged, show_shape, size_of
 from undivided.plan.schedule import schedule
 from undivided.plan.schedule.graph import graph_of
 from undivided.plan.schedule.rewrites import PASSES

@@ -6,6 +6,7 @@ it, `describe` prints it. Nothing in it is padded or rewritten.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from undivided.training.optimizers import Optimizer
 
-__all__ = ["Initial", "Operation", "Parameter", "Plan", "Ragged", "Shape", "Value", "show_shape"]
+__all__ = [
+    "Initial",
+    "Operation",
+    "Parameter",
+    "Plan",
+    "Ragged",
+    "Shape",
+    "Value",
+    "show_shape",
+    "size_of",
+]
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,11 @@ def show_shape(shape: Shape) -> str:
     """A shape as people write it: `(49, 16)`, `(10,)`, `(None, 8)`."""
     inner = ", ".join(str(extent) for extent in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def size_of(shape: Shape, length: int) -> int:
+    """How many numbers a shape holds, ragged axes being `length` long."""
+    return math.prod(length if isinstance(extent, Ragged) else extent for extent in shape)
 
 
 @dataclass(frozen=True)

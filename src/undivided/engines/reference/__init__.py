@@ -13,33 +13,6 @@ what backward needs besides, it computes again, so that it can be read and check
 (`undivided.check_gradients(linear.forward, linear.backward, x, weight)`).
 """
 
-from undivided.engines.reference import (
-    activation,
-    add,
-    attention,
-    cross_entropy,
-    linear,
-    normalize,
-    pool,
-    position,
-    rescale,
-    reshape,
-    unfold,
-)
 from undivided.engines.reference.engine import PRIMITIVES, ReferenceEngine
 
-__all__ = [
-    "PRIMITIVES",
-    "ReferenceEngine",
-    "activation",
-    "add",
-    "attention",
-    "cross_entropy",
-    "linear",
-    "normalize",
-    "pool",
-    "position",
-    "rescale",
-    "reshape",
-    "unfold",
-]
+__all__ = ["PRIMITIVES", "ReferenceEngine"]

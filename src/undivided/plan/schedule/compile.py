@@ -1,7 +1,8 @@
 """From a rewritten graph to a program: forward instructions, then backward in reverse order.
 
-Forward and backward of an operation are emitted side by side below. Which buffers live when
-follows from the instructions themselves, so the arena needs no book-keeping here.
+What an operation comes to stands with its primitive (`plan/primitives`), forward beside
+backward. Which buffers live when follows from the instructions themselves, so the arena needs no
+book-keeping.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from undivided.plan.plan import Operation, Plan, Ragged
+from undivided.plan.primitives import PRIMITIVES
+from undivided.plan.schedule import load
 from undivided.plan.schedule.arena import Lifetime, place
 from undivided.plan.schedule.graph import Graph
-from undivided.plan.schedule.program import Axis, Buffer, Function, Instruction, Kind, Program
+from undivided.plan.schedule.program import Axis, Buffer, Instruction, Program
 from undivided.plan.schedule.rewrites import padded
 from undivided.plan.schedule.storage import Storage
 
-__all__ = ["Purpose", "compile_program", "group_size"]
+__all__ = ["Compiler", "Purpose", "compile_program", "group_size"]
 
 Purpose = Literal["predict", "weights", "train", "pull_back"]
 """predict: outputs. weights: attention weights. train: loss and gradients. pull_back: gradients
@@ -25,12 +28,10 @@ of a given output gradient, for the parameters and the samples."""
 
 GROUP_ROWS = 64
 MOST_GROUP = 16
-TILE_ROWS = 14
-"""The most rows of a native tile (`matrix.h`); scratch has room for that many rows of dP."""
-KEY_TILE = 64
-"""Transposed keys and values lie in tiles of this many (`attention_call.h`)."""
 OVERREAD = 64
 """Floats behind the arena that whole-vector reads may touch."""
+
+EMITTERS = {**PRIMITIVES, "load": load}
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def compile_program(
     plan: Plan, graph: Graph, storage: Storage, purpose: Purpose, longest: int
 ) -> Program:
     """The program of a graph for one purpose. `longest` is the most rows of a ragged axis."""
-    return _Compiler(plan, graph, storage, purpose, longest).program()
+    return Compiler(plan, graph, storage, purpose, longest).program()
 
 
 def group_size(graph: Graph) -> int:
@@ -75,7 +76,9 @@ def _rows(graph: Graph, name: str) -> int | Ragged:
     return math.prod(n for n in shape[:-1] if isinstance(n, int))
 
 
-class _Compiler:
+class Compiler:
+    """A program in the making. Primitives ask it for buffers, then emit their instructions."""
+
     def __init__(
         self, plan: Plan, graph: Graph, storage: Storage, purpose: Purpose, longest: int
     ) -> None:
@@ -88,7 +91,7 @@ class _Compiler:
         self.value_buffers: dict[str, int] = {}
         self.gradient_buffers: dict[str, int] = {}
         self.before_buffers: dict[str, int] = {}
-        self.attention_instructions: dict[str, Instruction] = {}
+        self.kept: dict[str, Instruction] = {}  # forward instructions that backward asks for
         self.written: set[str] = set()
         self.reached: set[str] = set()
         self.masked: set[str] = set()
@@ -145,20 +148,34 @@ class _Compiler:
         return table[name]
 
     def value(self, name: str) -> int:
+        """The buffer of a value."""
         return self._for_value(name, self.value_buffers)
 
     def gradient(self, name: str) -> int:
+        """The buffer of its gradient."""
         return self._for_value(name, self.gradient_buffers)
+
+    def before(self, name: str) -> int:
+        """What an activation is applied to, kept beside the value that it gives."""
+        return self._for_value(name, self.before_buffers)
 
     def scratch(self, floats: int) -> int:
         return self.region(0, 1, 1, floats)
 
+    def most_rows(self, name: str) -> int:
+        """The most rows that a sample may have in a value."""
+        return self.axes[self.axis(_rows(self.graph, name))].most
+
+    def padded(self, width: int) -> int:
+        return padded(width)
+
     def block(self, op: Operation, role: str) -> int:
+        """The block of an operation's parameter; −1 where it has none."""
         return self.storage.index.get((op.output, role), -1)
 
     # Instructions.
 
-    def emit(self, op: Operation | None, kind: Kind, **values: object) -> Instruction:
+    def emit(self, op: Operation | None, kind: str, **values: object) -> Instruction:
         instruction = Instruction(kind, **values)  # type: ignore[arg-type]
         instruction.layer = op.layer if op else ""
         self.instructions.append(instruction)
@@ -180,12 +197,12 @@ class _Compiler:
     def program(self) -> Program:
         self.axis(1)
         for op in self.graph.operations:
-            getattr(self, f"{op.kind}_forward")(op)
+            EMITTERS[op.kind].forward(self, op)
         self._finish_forward()
         if self.backwards:
             for op in reversed(self.graph.operations):
                 if op.output in self.learned and op.output in self.reached:
-                    getattr(self, f"{op.kind}_backward")(op)
+                    EMITTERS[op.kind].backward(self, op)
         buffers, size = self._placed()
         # Folds read the second weight transposed; backward those that gradients pass through.
         turned = self.transposed | {fold.right for fold in self.storage.folds}
@@ -210,15 +227,15 @@ class _Compiler:
     def _finish_forward(self) -> None:
         output = self.graph.output
         if self.purpose == "predict":
-            self.emit(None, Kind.STORE, x=self.value(output))
+            self.emit(None, "store", x=self.value(output))
         elif self.purpose == "train":
-            loss = {"sparse_categorical_crossentropy": Kind.CROSS_ENTROPY}[self.plan.loss]
+            loss = {"sparse_categorical_crossentropy": "cross_entropy"}[self.plan.loss]
             dx, _ = self.into(output)
             self.emit(None, loss, x=self.value(output), dx=dx)
         elif self.purpose == "pull_back":
             dx, _ = self.into(output)
             if dx >= 0:
-                self.emit(None, Kind.SEED, backward=1, dx=dx)
+                self.emit(None, "seed", backward=1, dx=dx)
 
     def _placed(self) -> tuple[tuple[Buffer, ...], int]:
         """Offsets for all regions, from the first and last instruction that touches each."""
@@ -237,95 +254,9 @@ class _Compiler:
         )
         return buffers, size
 
-    # The operations, forward beside backward.
+    # What the primitives have in common.
 
-    def load_forward(self, op: Operation) -> None:
-        shape = self.graph.values[self.graph.input].shape
-        geometry: dict[str, int] = {}
-        scratch = -1
-        if op.attributes["size"] is not None:
-            geometry = self._geometry(shape, op.attributes["size"])
-            scratch = self.scratch(padded(math.prod(n for n in shape if isinstance(n, int))))
-        self.emit(
-            op,
-            Kind.LOAD,
-            y=self.value(op.output),
-            scratch=scratch,
-            scale=op.attributes["scale"],
-            offset=op.attributes["offset"],
-            **geometry,
-        )
-
-    def load_backward(self, op: Operation) -> None:
-        shape = self.graph.values[self.graph.input].shape
-        size = op.attributes["size"]
-        geometry = {} if size is None else self._geometry(shape, size)
-        self.emit(
-            op,
-            Kind.STORE,
-            x=self.gradient(op.output),
-            scale=op.attributes["scale"],
-            **geometry,
-        )
-
-    def _geometry(self, shape: tuple[object, ...], size: tuple[int, int]) -> dict[str, int]:
-        height, width, *channels = (n for n in shape if isinstance(n, int))
-        return {
-            "height": height,
-            "across_image": width,
-            "depth": math.prod(channels),
-            "down": size[0],
-            "across": size[1],
-        }
-
-    def linear_forward(self, op: Operation) -> None:
-        function = Function[op.attributes.get("function", "none").upper()]
-        before = -1
-        if function is Function.GELU and self.backwards:
-            before = self._for_value(op.output, self.before_buffers)
-        self.emit(
-            op,
-            Kind.LINEAR,
-            x=self.value(op.inputs[0]),
-            y=self.value(op.output),
-            before=before,
-            weight=self.block(op, "weight"),
-            bias=self.block(op, "bias"),
-            table=self.block(op, "table"),
-            function=function,
-        )
-
-    def linear_backward(self, op: Operation) -> None:
-        function = Function[op.attributes.get("function", "none").upper()]
-        if op.output in self.masked:
-            function = Function.NONE
-        source = op.inputs[0]
-        table = self.block(op, "table")
-        if table >= 0 and not self.storage.blocks[table].trained:
-            table = -1
-        mask = self._mask(op, source)
-        dx, accumulate = self.into(source)
-        weight = self.block(op, "weight")
-        if dx >= 0:
-            self.transposed.add(weight)
-        self.emit(
-            op,
-            Kind.LINEAR,
-            backward=1,
-            x=self.value(source),
-            y=self.value(op.output) if function is Function.RELU else -1,
-            before=self.before_buffers.get(op.output, -1) if function is Function.GELU else -1,
-            dx=dx,
-            dy=self.gradient(op.output),
-            accumulate_x=accumulate,
-            mask=mask,
-            weight=weight,
-            bias=self.block(op, "bias"),
-            table=table,
-            function=function,
-        )
-
-    def _mask(self, reader: Operation, source: str) -> int:
+    def mask(self, reader: Operation, source: str) -> int:
         """Where `source` is a relu and `reader` the last to add to its gradient, it is cut here.
 
         Backward goes from the last operation to the first: the first reader is the last to add.
@@ -337,119 +268,7 @@ class _Compiler:
         self.masked.add(source)
         return self.value(source)
 
-    def position_forward(self, op: Operation) -> None:
-        x, y = self.value(op.inputs[0]), self.value(op.output)
-        self.emit(op, Kind.POSITION, x=x, y=y, table=self.block(op, "table"))
-
-    def position_backward(self, op: Operation) -> None:
-        if "table" in op.parameters:
-            dy, table = self.gradient(op.output), self.block(op, "table")
-            self.emit(op, Kind.POSITION, backward=1, dy=dy, table=table)
-        self._pass_on(op, op.inputs[0])
-
-    def attention_forward(self, op: Operation) -> None:
-        query, key, value = op.inputs
-        heads = op.attributes["heads"]
-        most_queries, most_keys = (
-            self.axes[self.axis(_rows(self.graph, name))].most for name in (query, key)
-        )
-        keeps = self.purpose != "predict"
-        # The native side takes a width above 1 to say that every head's weights are kept.
-        kept = self.group * heads if keeps else 1
-        probabilities = self.region(
-            0, 2 if keeps else 1, 1, kept * most_queries * padded(most_keys)
-        )
-        values = {"x": self.value(query), "z": self.value(key), "v": self.value(value)}
-        shared = {
-            "probabilities": probabilities,
-            "heads": heads,
-            "scale": op.attributes["scale"],
-        }
-        scratch = self.scratch(self._attention_scratch(op, most_queries, most_keys))
-        self.attention_instructions[op.output] = self.emit(
-            op, Kind.ATTENTION, **values, y=self.value(op.output), scratch=scratch, **shared
-        )
-        if self.purpose == "weights":
-            slot = sum(i.kind is Kind.STORE_WEIGHTS for i in self.instructions)
-            self.emit(op, Kind.STORE_WEIGHTS, **values, slot=slot, **shared)
-
-    def _attention_scratch(self, op: Operation, most_queries: int, most_keys: int) -> int:
-        """Room for a transposed operand beside rows of dP, or for one head's result."""
-        heads = op.attributes["heads"]
-        width = padded(max(self.graph.values[name].width // heads for name in op.inputs))
-        whole_tiles = -(-most_keys // KEY_TILE) * KEY_TILE
-        turned = width * whole_tiles + TILE_ROWS * padded(most_keys)
-        return max(turned, max(most_queries, most_keys) * width)
-
-    def attention_backward(self, op: Operation) -> None:
-        query, key, value = op.inputs
-        # In the order in which the kernel writes them: the same value may be key and value.
-        (dv, add_v), (dx, add_x), (dz, add_z) = (self.into(n) for n in (value, query, key))
-        forward = self.attention_instructions[op.output]
-        self.emit(
-            op,
-            Kind.ATTENTION,
-            backward=1,
-            x=forward.x,
-            z=forward.z,
-            v=forward.v,
-            dx=dx,
-            dz=dz,
-            dv=dv,
-            dy=self.gradient(op.output),
-            accumulate_x=add_x,
-            accumulate_z=add_z,
-            accumulate_v=add_v,
-            probabilities=forward.probabilities,
-            scratch=self.scratch(self.regions[forward.scratch].floats),
-            heads=forward.heads,
-            scale=forward.scale,
-        )
-
-    def normalize_forward(self, op: Operation) -> None:
-        self.emit(op, Kind.NORMALIZE, y=self.value(op.output), **self._normalize(op))
-
-    def normalize_backward(self, op: Operation) -> None:
-        shared = self._normalize(op)
-        dx, accumulate = self.into(op.inputs[0])
-        dy = self.gradient(op.output)
-        self.emit(op, Kind.NORMALIZE, backward=1, dx=dx, dy=dy, accumulate_x=accumulate, **shared)
-
-    def _normalize(self, op: Operation) -> dict[str, float]:
-        return {
-            "x": self.value(op.inputs[0]),
-            "gain": self.block(op, "gain"),
-            "shift": self.block(op, "shift"),
-            "offset": op.attributes["epsilon"],
-        }
-
-    def activation_forward(self, op: Operation) -> None:
-        function = Function[op.attributes["function"].upper()]
-        x, y = self.value(op.inputs[0]), self.value(op.output)
-        self.emit(op, Kind.ACTIVATION, x=x, y=y, function=function)
-
-    def activation_backward(self, op: Operation) -> None:
-        function = Function[op.attributes["function"].upper()]
-        kept = (
-            {"y": self.value(op.output)}
-            if function is Function.RELU
-            else {"x": self.value(op.inputs[0])}
-        )
-        self._unary_backward(op, Kind.ACTIVATION, function=function, **kept)
-
-    def add_forward(self, op: Operation) -> None:
-        x, z = (self.value(name) for name in op.inputs)
-        self.emit(op, Kind.ADD, x=x, z=z, y=self.value(op.output))
-
-    def add_backward(self, op: Operation) -> None:
-        left, right = op.inputs
-        dx, accumulate = self.into(left)
-        if dx >= 0:
-            dy = self.gradient(op.output)
-            self.emit(op, Kind.COPY, backward=1, dx=dx, dy=dy, accumulate_x=accumulate)
-        self._pass_on(op, right)
-
-    def _pass_on(self, op: Operation, source: str) -> None:
+    def pass_on(self, op: Operation, source: str) -> None:
         """The gradient of `source` is that of op's output: the same buffer, if nobody else adds."""
         if source not in self.learned and self._base(source) not in self.learned:
             return
@@ -464,39 +283,10 @@ class _Compiler:
             return
         dx, accumulate = self.into(source)
         dy = self.gradient(op.output)
-        self.emit(op, Kind.COPY, backward=1, dx=dx, dy=dy, accumulate_x=accumulate)
+        self.emit(op, "copy", backward=1, dx=dx, dy=dy, accumulate_x=accumulate)
 
-    def pool_forward(self, op: Operation) -> None:
-        self.emit(op, Kind.POOL, x=self.value(op.inputs[0]), y=self.value(op.output))
-
-    def pool_backward(self, op: Operation) -> None:
-        mask = self._mask(op, op.inputs[0])
-        self._unary_backward(op, Kind.POOL, mask=mask)
-
-    def reshape_forward(self, op: Operation) -> None:
-        self.emit(op, Kind.RESHAPE, x=self.value(op.inputs[0]), y=self.value(op.output))
-
-    def reshape_backward(self, op: Operation) -> None:
-        self._unary_backward(op, Kind.RESHAPE)
-
-    def rescale_forward(self, op: Operation) -> None:
-        x, y = self.value(op.inputs[0]), self.value(op.output)
-        scale, offset = op.attributes["scale"], op.attributes["offset"]
-        self.emit(op, Kind.RESCALE, x=x, y=y, scale=scale, offset=offset)
-
-    def rescale_backward(self, op: Operation) -> None:
-        self._unary_backward(op, Kind.RESCALE, scale=op.attributes["scale"])
-
-    def unfold_forward(self, op: Operation) -> None:
-        x, y = self.value(op.inputs[0]), self.value(op.output)
-        shape = self.graph.values[op.inputs[0]].shape
-        self.emit(op, Kind.UNFOLD, x=x, y=y, **self._geometry(shape, op.attributes["size"]))
-
-    def unfold_backward(self, op: Operation) -> None:
-        shape = self.graph.values[op.inputs[0]].shape
-        self._unary_backward(op, Kind.UNFOLD, **self._geometry(shape, op.attributes["size"]))
-
-    def _unary_backward(self, op: Operation, kind: Kind, **values: object) -> None:
+    def unary_backward(self, op: Operation, kind: str, **values: object) -> None:
+        """dx from dy alone and what is in `values`, where anybody wants it."""
         dx, accumulate = self.into(op.inputs[0])
         if dx < 0:
             return

@@ -1,47 +1,18 @@
 """The program: instructions over buffers, as the native engine reads them.
 
-The fields and numbers here are those of `native/engine/program.h`; the binding reads them by
-name.
+Kinds, functions and fields are those of `native/engine/program.h`; the binding reads them by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from enum import IntEnum
 
 import numpy as np
 
 from undivided.plan.schedule.storage import Block, Fold
 
-__all__ = ["Axis", "Buffer", "Function", "Instruction", "Kind", "Program"]
-
-
-class Kind(IntEnum):
-    """What an instruction does, in the order of the native side's own list."""
-
-    LOAD = 0
-    LINEAR = 1
-    POSITION = 2
-    ATTENTION = 3
-    NORMALIZE = 4
-    ACTIVATION = 5
-    ADD = 6
-    POOL = 7
-    RESHAPE = 8
-    RESCALE = 9
-    UNFOLD = 10
-    CROSS_ENTROPY = 11
-    SEED = 12
-    COPY = 13
-    STORE = 14
-    STORE_WEIGHTS = 15
-
-
-class Function(IntEnum):
-    NONE = 0
-    RELU = 1
-    GELU = 2
+__all__ = ["Axis", "Buffer", "Instruction", "Program"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +37,7 @@ class Buffer:
 class Instruction:
     """One operation in one direction; buffers and blocks by index, −1 for none."""
 
-    kind: Kind
+    kind: str
     backward: int = 0
     x: int = -1
     y: int = -1
@@ -88,7 +59,7 @@ class Instruction:
     table: int = -1
     gain: int = -1
     shift: int = -1
-    function: Function = Function.NONE
+    function: str = "none"
     heads: int = 0
     height: int = 0
     across_image: int = 0
@@ -105,11 +76,11 @@ class Instruction:
         return [getattr(self, name) for name in _BUFFER_FIELDS if getattr(self, name) >= 0]
 
     def __str__(self) -> str:
-        parts = [f"{self.kind.name.lower()}{'′' if self.backward else ''}"]
+        parts = [f"{self.kind}{'′' if self.backward else ''}"]
         for each in fields(self)[2:-1]:
             value = getattr(self, each.name)
             if value != each.default:
-                parts.append(f"{each.name}={int(value) if isinstance(value, IntEnum) else value}")
+                parts.append(f"{each.name}={value}")
         return " ".join(parts)
 
 

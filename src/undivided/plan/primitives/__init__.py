@@ -1,0 +1,51 @@
+"""The primitives: one file each, with all that the plan and its schedule know of it.
+
+    lower(builder, x, …)        checks what a layer gives, adds the operation, returns its value
+    forward(compiler, op)       the native instructions of the way forward,
+    backward(compiler, op)      and those of the way back
+    multiply_adds(op, values,   (forward, backward) for a sample of `length` tokens; `above` says
+        length, above)          whether gradients go on to the input. Without it: (0, 0)
+
+What a primitive computes stands in `engines/reference` and `native/kernels`, under its name.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from undivided.plan.primitives import (
+    activation,
+    add,
+    attention,
+    linear,
+    normalize,
+    pool,
+    position,
+    rescale,
+    reshape,
+    unfold,
+)
+
+__all__ = ["PRIMITIVES", "Primitives"]
+
+
+class Primitives:
+    """What a layer asks a builder for: one method a primitive, named as the operation is."""
+
+    activation = activation.lower
+    add = add.lower
+    attention = attention.lower
+    linear = linear.lower
+    normalize = normalize.lower
+    pool = pool.lower
+    position = position.lower
+    rescale = rescale.lower
+    reshape = reshape.lower
+    unfold = unfold.lower
+
+
+PRIMITIVES: dict[str, ModuleType] = {
+    name: module
+    for name, module in globals().items()
+    if isinstance(module, ModuleType) and name in vars(Primitives)
+}

@@ -1,0 +1,89 @@
+"""linear: y = x·W + b over the last axis.
+
+On its way through the schedule a linear operation may take in what stands around it: other
+linear layers (`merged`, `fold`), a position table (`position`), an activation (`function`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from undivided.plan.plan import Initial, Operation, Value, size_of
+
+if TYPE_CHECKING:
+    from undivided.plan.builder import Builder
+    from undivided.plan.schedule.compile import Compiler
+
+__all__ = ["backward", "forward", "lower", "multiply_adds"]
+
+
+def lower(
+    builder: Builder, x: Value, units: int, *, bias: bool, part: str = "", role: str = ""
+) -> Value:
+    """y = x·W + b over the last axis, W [in, out]."""
+    dot = f"{role}." if role else ""
+    builder.expect_width(x)
+    shape, initial = (x.width, units), Initial("xavier")
+    names = {"weight": builder.parameter(f"{dot}weight", shape, initial, decays=True)}
+    if bias:
+        names["bias"] = builder.parameter(f"{dot}bias", (units,), Initial("constant"), decays=False)
+    return builder.add_operation(
+        "linear", (x,), (*x.shape[:-1], units), part=part or role, parameters=names
+    )
+
+
+def multiply_adds(
+    op: Operation, values: Mapping[str, Value], length: int, above: bool
+) -> tuple[int, int]:
+    x = values[op.inputs[0]]
+    rows = size_of(x.shape[:-1], length)
+    originals = op.attributes.get("merged", (op,))
+    products = sum(rows * x.width * values[each.output].width for each in originals)
+    return products, products * (2 if above else 1)
+
+
+def forward(compiler: Compiler, op: Operation) -> None:
+    function = op.attributes.get("function", "none")
+    compiler.emit(
+        op,
+        "linear",
+        x=compiler.value(op.inputs[0]),
+        y=compiler.value(op.output),
+        before=compiler.before(op.output) if function == "gelu" and compiler.backwards else -1,
+        weight=compiler.block(op, "weight"),
+        bias=compiler.block(op, "bias"),
+        table=compiler.block(op, "table"),
+        function=function,
+    )
+
+
+def backward(compiler: Compiler, op: Operation) -> None:
+    function = op.attributes.get("function", "none")
+    if op.output in compiler.masked:
+        function = "none"
+    source = op.inputs[0]
+    table = compiler.block(op, "table")
+    if table >= 0 and not compiler.storage.blocks[table].trained:
+        table = -1
+    mask = compiler.mask(op, source)
+    dx, accumulate = compiler.into(source)
+    weight = compiler.block(op, "weight")
+    if dx >= 0:
+        compiler.transposed.add(weight)
+    compiler.emit(
+        op,
+        "linear",
+        backward=1,
+        x=compiler.value(source),
+        y=compiler.value(op.output) if function == "relu" else -1,
+        before=compiler.before(op.output) if function == "gelu" else -1,
+        dx=dx,
+        dy=compiler.gradient(op.output),
+        accumulate_x=accumulate,
+        mask=mask,
+        weight=weight,
+        bias=compiler.block(op, "bias"),
+        table=table,
+        function=function,
+    )

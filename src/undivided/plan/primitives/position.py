@@ -1,0 +1,42 @@
+"""position: y[t] = x[t] + table[t], with a table that is learned or fixed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from undivided.plan.plan import Initial, Operation, Ragged, Value
+
+if TYPE_CHECKING:
+    from undivided.plan.builder import Builder
+    from undivided.plan.schedule.compile import Compiler
+
+__all__ = ["backward", "forward", "lower"]
+
+
+def lower(builder: Builder, x: Value, initial: Initial | None) -> Value:
+    """y[t] = x[t] + table[t]; the table is a parameter, or fixed sinusoidal without one."""
+    builder.expect_sequence(x)
+    length, width = x.shape
+    if initial is None:
+        return builder.add_operation("position", (x,), x.shape)
+    if isinstance(length, Ragged):
+        raise builder.refuse(
+            x,
+            "a sequence of fixed length (it learns one row for each position)",
+            "Use SinusoidalPositions() for sequences of any length.",
+        )
+    assert isinstance(width, int)
+    table = builder.parameter("table", (length, width), initial, decays=False)
+    return builder.add_operation("position", (x,), x.shape, parameters={"table": table})
+
+
+def forward(compiler: Compiler, op: Operation) -> None:
+    x, y = compiler.value(op.inputs[0]), compiler.value(op.output)
+    compiler.emit(op, "position", x=x, y=y, table=compiler.block(op, "table"))
+
+
+def backward(compiler: Compiler, op: Operation) -> None:
+    if "table" in op.parameters:
+        dy, table = compiler.gradient(op.output), compiler.block(op, "table")
+        compiler.emit(op, "position", backward=1, dy=dy, table=table)
+    compiler.pass_on(op, op.inputs[0])
