@@ -113,6 +113,7 @@ _MODULES = {
     "masks": "undivided.masks",
     "positions": "undivided.positions",
     "reference": "undivided.reference",
+    "torch": "undivided.torch",  # not in __all__: it needs PyTorch
 }
 _LATER = {
     "Epoch": "undivided.training.history",
