@@ -225,7 +225,7 @@ UNDIVIDED_INLINE void prepare_backward(const AttentionCall<T>& call, int64_t sam
   if (b.rules.d_bias) b.rules.d_bias += slice * call.d_bias_slice + part * call.d_bias_part;
   b.stream = stream_of(call, b.rules, sample, head);
   b.d_out = rows_at(call.d_out, call.query_start, sample, head);
-  b.lse = call.lse + place_of(call, sample, head);
+  b.lse = call.lse ? call.lse + place_of(call, sample, head) : nullptr;
   b.delta = call.delta ? call.delta + place_of(call, sample, head) : nullptr;
   b.dq = rows_at(call.d_query, call.query_start, sample, head);
   if (b.dq) b.dq += part * call.d_query_part;

@@ -41,6 +41,17 @@ def attend_float64(
     probabilities: np.ndarray | None = None,
     **rest: Any,
 ) -> None: ...
+def attend_short(
+    set: str,
+    phase: int,
+    threads: int,
+    sizes: tuple[int, int, int, int, int, int, int],
+    scale: float,
+    causal: bool,
+    /,
+    *places: int,
+) -> None: ...
+def address(array: np.ndarray, /) -> int: ...
 
 class Samples:
     def __init__(
