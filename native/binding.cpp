@@ -129,14 +129,12 @@ struct SamplesView {
   Samples samples{};
   nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> x;
   std::optional<Indices> first_row;
-  std::optional<nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>> y;
   int64_t count = 0;
 };
 
 void init_samples(SamplesView* view, nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> x,
-                  std::optional<Indices> first_row,
-                  std::optional<nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>> y) {
-  new (view) SamplesView{{}, x, first_row, y, 0};
+                  std::optional<Indices> first_row) {
+  new (view) SamplesView{{}, x, first_row, 0};
   Samples& s = view->samples;
   s.x = x.data();
   s.bytes = x.dtype() == nb::dtype<uint8_t>();
@@ -152,7 +150,28 @@ void init_samples(SamplesView* view, nb::ndarray<nb::ro, nb::c_contig, nb::devic
     s.sample_elements = each;
     view->count = rows;
   }
-  if (y) s.y = y->data();
+}
+
+template <class T>
+using Numbers = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+
+// The caller's targets, alive as long as the samples are.
+struct TargetsView {
+  Targets targets{};
+  std::optional<Numbers<int32_t>> classes;
+  std::optional<Numbers<float>> values;
+  std::optional<Indices> start;
+  std::optional<Numbers<float>> weights;
+  std::optional<Numbers<double>> totals;
+};
+
+void init_targets(TargetsView* view, std::optional<Numbers<int32_t>> classes,
+                  std::optional<Numbers<float>> values, std::optional<Indices> start, int64_t rows,
+                  std::optional<Numbers<float>> weights, std::optional<Numbers<double>> totals) {
+  new (view) TargetsView{{}, classes, values, start, weights, totals};
+  view->targets = {classes ? classes->data() : nullptr, values ? values->data() : nullptr,
+                   start ? start->data() : nullptr,     rows,
+                   weights ? weights->data() : nullptr, totals ? totals->data() : nullptr};
 }
 
 struct Outputs {
@@ -260,8 +279,12 @@ NB_MODULE(_native, m) {
         "state"_a, "order"_a);
 
   nb::class_<SamplesView>(m, "Samples")
-      .def("__init__", &init_samples, "x"_a, "first_row"_a.none(), "y"_a.none())
+      .def("__init__", &init_samples, "x"_a, "first_row"_a.none())
       .def_ro("count", &SamplesView::count);
+
+  nb::class_<TargetsView>(m, "Targets")
+      .def("__init__", &init_targets, "classes"_a.none(), "values"_a.none(), "start"_a.none(),
+           "rows"_a, "weights"_a.none(), "totals"_a.none());
 
   nb::class_<Session>(m, "Session")
       .def("__init__",
@@ -288,23 +311,25 @@ NB_MODULE(_native, m) {
            },
            "parameters"_a, "samples"_a, "outputs"_a, "starts"_a, "threads"_a)
       .def("gradients",
-           [](Session& self, const Floats& parameters, const SamplesView& samples, int64_t slice,
+           [](Session& self, const Floats& parameters, const SamplesView& samples,
+              const TargetsView* targets, int64_t slice,
               const Floats& total, std::optional<Floats> output_gradient,
               const Indices& gradient_start, const std::vector<Floats>& arrays, const std::vector<Indices>& starts,
               int threads) {
              Outputs outputs = outputs_of(arrays, starts, samples.count);
              Work work = work_for(samples, parameters, outputs);
-             work.inverse_batch = 1.0f / (float)samples.count;
+             if (targets) work.targets = &targets->targets;
              if (output_gradient) work.output_gradient = output_gradient->data();
              if (gradient_start.size()) work.output_gradient_start = gradient_start.data();
              nb::gil_scoped_release release;
              return self.gradients(work, samples.count, slice, total.data(), threads);
            },
-           "parameters"_a, "samples"_a, "slice"_a, "total"_a, "output_gradient"_a.none(),
+           "parameters"_a, "samples"_a, "targets"_a.none(), "slice"_a, "total"_a,
+           "output_gradient"_a.none(),
            "gradient_start"_a, "outputs"_a, "starts"_a, "threads"_a)
       .def("train",
            [](Session& self, const Floats& parameters, const std::vector<Floats>& slots,
-              const SamplesView& samples,
+              const SamplesView& samples, const TargetsView& targets,
               nb::ndarray<const uint32_t, nb::c_contig, nb::device::cpu> order, int64_t batch,
               int64_t slice, nb::handle rule, int64_t first_step,
               nb::ndarray<const double, nb::c_contig, nb::device::cpu> learning_rates,
@@ -315,6 +340,7 @@ NB_MODULE(_native, m) {
                                            first_step + (int64_t)i + 1, slots));
              Outputs none;
              Work work = work_for(samples, parameters, none);
+             work.targets = &targets.targets;
              StepsDone done;
              {
                nb::gil_scoped_release release;
@@ -323,7 +349,7 @@ NB_MODULE(_native, m) {
              }
              return nb::make_tuple(done.losses, done.failed);
            },
-           "parameters"_a, "slots"_a, "samples"_a, "order"_a, "batch"_a, "slice"_a, "rule"_a,
+           "parameters"_a, "slots"_a, "samples"_a, "targets"_a, "order"_a, "batch"_a, "slice"_a, "rule"_a,
            "first_step"_a, "learning_rates"_a, "threads"_a);
 }
 

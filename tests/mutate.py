@@ -30,6 +30,10 @@ from conformance import CASES, MODULES, check_relu_at_its_kink
 from small_networks import NETWORKS, engine_for, samples
 
 from undivided.engines.reference import engine
+from undivided.layers import Dense
+from undivided.network import Network
+from undivided.targets import checked_targets
+from undivided.training.losses import CategoricalCrossentropy
 
 __all__ = ["EQUIVALENT", "Mutant", "is_noticed", "mutants", "parsed"]
 
@@ -57,13 +61,18 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "the larger of two is the larger of two",
     ("activation", "x.ravel().tolist() → x.ravel()"): "only slower",
     ("pool", "max(S, 1) → max(1, S)"): "the larger of two is the larger of two",
+    ("cross_entropy", "target.astype(logits.dtype) → target"): "checked in float64",
+    ("binary_cross_entropy", "target.astype(logits.dtype) → target"): "checked in float64",
+    ("deviation", "target.astype(y.dtype) → target"): "checked in float64",
+    ("engine", "dlosses.astype(self.dtype) → dlosses"): "checked in float64",
+    ("engine", "1.0 → 2.0"): "0 divided by anything is 0",
     (
         "engine",
-        "float(losses.sum(dtype=np.float64)) → losses.sum(dtype=np.float64)",
+        "float(counted.sum(dtype=np.float64)) → counted.sum(dtype=np.float64)",
     ): "NumPy's float64 is a float",
     (
         "engine",
-        "losses.sum(dtype=np.float64) → losses.sum()",
+        "counted.sum(dtype=np.float64) → counted.sum()",
     ): "checked in float64, where the sum is float64 anyway",
     (
         "engine",
@@ -298,6 +307,23 @@ def _check_engine(name: str, broken: ModuleType) -> None:
         _same(pulled, expected_pulled)
         for found, expected in zip(dx, expected_dx, strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+    _check_weighted_losses(broken)
+
+
+def _check_weighted_losses(broken: ModuleType) -> None:
+    """A loss with an option, and rows that do not all count the same."""
+    network = Network(input=(2, 3), layers=(Dense(4),), loss=CategoricalCrossentropy(0.3))
+    whole = engine_for(network)
+    walk = broken.ReferenceEngine(whole.plan, np.float64)
+    walk.parameters = whole.parameters
+    x, y = samples(network, count=3), np.eye(4)[[[0, 1], [3, 3], [2, 0]]]
+    x[1, 0] = 1.7e308  # of which the scores are infinite, and which does not count
+    targets = checked_targets(y, whole.plan, 3, weights=[[1, 2], [0, 0.5], [1, 1]])
+    loss, gradients = walk.loss_and_gradients(x, targets)
+    expected_loss, expected_gradients = whole.loss_and_gradients(x, targets)
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-9)
+    _same(gradients, expected_gradients)
 
 
 def _same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:

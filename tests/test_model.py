@@ -306,7 +306,7 @@ class TestRefusals:
             (np.full(50, -1), "y[0] is class -1, but the network has 3 outputs"),
             (np.zeros(50), "y must hold whole class numbers; it is float64."),
             (np.zeros(49, int), "one class for each sample, shape (50,); its shape is (49,)."),
-            (np.zeros((50, 3), int), "One-hot rows become classes by .argmax(axis=1)."),
+            (np.zeros((50, 3), int), "One-hot rows become classes by .argmax(axis=-1), or"),
             (np.array(["a"] * 50), "y must hold whole class numbers; it is <U1."),
         ],
         ids=["high", "negative", "float", "short", "one-hot", "text"],
@@ -325,7 +325,7 @@ class TestRefusals:
     def test_a_whole_data_set_is_not_a_split(self, model: Model) -> None:
         with pytest.raises(DataError, match=r"Got Dataset. A data set has two: train is its .tr"):
             model.fit(undivided.datasets.digits())
-        with pytest.raises(DataError, match=r"must be a split with .x and .y, or a pair"):
+        with pytest.raises(DataError, match=r"must be a split with .x and .y, a pair"):
             model.evaluate(3)
 
     def test_errors_name_the_split(self, model: Model) -> None:

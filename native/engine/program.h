@@ -69,13 +69,16 @@ struct Fold {
   X(reshape)       /* y = x under another shape */                                            \
   X(rescale)       /* y = x·scale + offset */                                                 \
   X(unfold)        /* y = patches of x */                                                     \
-  X(cross_entropy) /* loss += −log softmax(x)[target], dx = (softmax(x) − onehot)/batch */    \
+  X(cross_entropy) /* loss += −Σ t·log softmax(x), dx = (softmax(x)·Σt − t)/batch */          \
+  X(binary_cross_entropy) /* loss += mean of −t·log σ(x) − (1−t)·log(1 − σ(x)) */             \
+  X(deviation)     /* loss += mean of f(x − t) */                                             \
   X(seed)          /* dx = the gradient that the caller gives for the output */               \
   X(copy)          /* dx (+)= dy */                                                           \
   X(store)         /* output of the sample = x */                                             \
   X(store_weights) /* attention weights of the sample = probabilities */
 
-#define UNDIVIDED_FUNCTIONS(X) X(none) X(relu) X(gelu)
+// Activations; and how deviations count.
+#define UNDIVIDED_FUNCTIONS(X) X(none) X(relu) X(gelu) X(squared) X(absolute) X(huber)
 
 // One operation in one direction. Numbers are indices of buffers and blocks, −1 for none.
 #define UNDIVIDED_WHOLE_FIELDS(X)                                                             \
@@ -94,6 +97,7 @@ struct Fold {
   X(height) X(across_image) X(depth) X(down) X(across) /* a picture, and a patch of it */     \
   X(slot)                /* which output array a store writes */
 
+// Of a loss, the scale is the label smoothing, or Huber's δ.
 #define UNDIVIDED_NUMBER_FIELDS(X) X(scale) X(offset)
 
 #define UNDIVIDED_LISTED(name) name,
@@ -131,7 +135,18 @@ struct Samples {
   int64_t sample_elements;
   const int64_t* first_row;
   int64_t row_elements;
-  const int32_t* y;
+};
+
+// What outputs are to meet, a row at a time: the number of a class, or as many values as a row
+// has. Sample i has the rows start[i] … start[i+1], or without `start` `rows` of them. A row
+// counts `weights`, a sample `totals`; where these are null, 1 and `rows`.
+struct Targets {
+  const int32_t* classes;
+  const float* values;
+  const int64_t* start;
+  int64_t rows;
+  const float* weights;
+  const double* totals;
 };
 
 // A group of samples on its way through a program, and everything its kernels may touch.
@@ -142,10 +157,11 @@ struct Work {
   const float* derived;   // transposed copies of the blocks
   float* gradients;       // flat, like parameters; added to
   const Samples* samples;
+  const Targets* targets;
   const int64_t* members;          // the samples of this group, by index
   int64_t count;                   // how many
   const int64_t* row_start;        // [axis][group + 1]: where a sample's rows begin
-  float inverse_batch;             // 1 / samples in the batch
+  float inverse_batch;             // 1 / what the rows of the batch count together
   double* loss;                    // added to
   const float* output_gradient;    // kSeed: [sample][output elements]
   const int64_t* output_gradient_start;  // where each sample begins in it; null for fixed

@@ -24,6 +24,14 @@ int64_t slices_of(int64_t samples, int64_t slice) {
   return slices;
 }
 
+// 1 / what the samples order[first] … count together; 0 where nothing does.
+float inverse_weight(const Targets& targets, const uint32_t* order, int64_t first, int64_t last) {
+  if (!targets.totals) return 1.0f / (float)((last - first) * targets.rows);
+  double total = 0;
+  for (int64_t at = first; at < last; ++at) total += targets.totals[order ? order[at] : at];
+  return total > 0 ? (float)(1.0 / total) : 0.0f;
+}
+
 // Neighbours first, as the kernels add gradients.
 double tree_sum(std::vector<double> sums, int64_t count) {
   for (int64_t step = 1; step < count; step *= 2)
@@ -183,6 +191,7 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
   int64_t slices = slices_of(count, slice);
   threads = (int)std::clamp<int64_t>(slices, 1, threads);
   prepare(shared.parameters, threads, slices);
+  float inverse = shared.targets ? inverse_weight(*shared.targets, nullptr, 0, count) : 1.0f;
   std::vector<double> losses(slices);
   std::vector<const float*> parts(slices);
   for (int64_t s = 0; s < slices; ++s) parts[s] = slice_gradients_[s].at_least(0);
@@ -190,6 +199,7 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
   run_on_workers(threads, [&](int index) {
     Worker& worker = workers_[index];
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
+    work.inverse_batch = inverse;
     for (int64_t s; (s = ticket.fetch_add(1)) < slices;)
       losses[s] = run_slice(worker, work, nullptr, s * slice, std::min(count, (s + 1) * slice),
                             slice_gradients_[s].at_least(0), always);
@@ -232,7 +242,7 @@ class Session::Batches final : public Steps::Job {
                  const std::atomic<uint64_t>& published, uint64_t enough) override {
     Worker& own = session_.workers_[worker];
     Work work = work_of(shared_, session_.program_, own, session_.derived_.at_least(0));
-    work.inverse_batch = 1.0f / (float)(last(step) - step * batch_);
+    work.inverse_batch = inverse_weight(*shared_.targets, order_, step * batch_, last(step));
     int64_t first = step * batch_ + slice * slice_;
     return session_.run_slice(
         own, work, order_, first, std::min(last(step), first + slice_),

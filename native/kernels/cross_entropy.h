@@ -1,38 +1,87 @@
-// Cross-entropy of the softmax of a row of scores against the number of the right class.
+// Cross-entropy of the softmax of a row of scores against the number of the right class, or
+// against a distribution t over the classes.
 //
-// loss = lse − x[target] with lse = top + ln Σ exp(x − top), so dx = (softmax(x) − onehot)/batch.
+// loss = Σ t·(lse − x) with lse = top + ln Σ exp(x − top), so dx = (softmax(x)·Σt − t)/batch.
+// A class number stands for t = onehot; label smoothing α makes it (1−α)·t + α/C.
 #pragma once
 
-#include "rows.h"
+#include "loss_rows.h"
 
 namespace undivided::UNDIVIDED_SET {
 
-UNDIVIDED_INLINE void cross_entropy(const Work& work, const Instruction& op) {
-  const Buffer& x = buffer_of(work, op.x);
-  double loss = *work.loss;
-  for (int64_t s = 0; s < work.count; ++s) {
-    const float* scores = row_of(work, op.x, start_of(work, x.axis, s));
-    Vector top = fill(-kInfinity);
-    for (int64_t i = 0; i < padded(x.width); i += kLanes)
-      top = larger(lanes_below(x.width - i) ? load(scores + i) : fill(-kInfinity), top);
-    float highest = largest(top);
-    float* dx = op.dx >= 0 ? row_of(work, op.dx, start_of(work, x.axis, s)) : nullptr;
-    Vector total{};
-    for (int64_t i = 0; i < padded(x.width); i += kLanes) {
-      Vector e = exponential(load(scores + i) - highest);
-      e = lanes_below(x.width - i) ? e : Vector{};
-      total += e;
-      if (dx) store(dx + i, e);
-    }
-    float whole = sum(total);
-    int64_t target = work.samples->y[work.members[s]];
-    loss += (double)(__builtin_logf(whole) + (highest - scores[target]));
-    if (!dx) continue;
-    float share = work.inverse_batch / whole;
-    for (int64_t i = 0; i < padded(x.width); i += kLanes) store(dx + i, load(dx + i) * share);
-    dx[target] -= work.inverse_batch;
+// exp(x − top) into dx where there is one, and their sum; *highest becomes top.
+UNDIVIDED_INLINE float exponentials(const LossRow& row, float* highest) {
+  Vector top = fill(-kInfinity);
+  for (int64_t i = 0; i < padded(row.width); i += kLanes)
+    top = larger(lanes_below(row.width - i) ? load(row.x + i) : fill(-kInfinity), top);
+  *highest = largest(top);
+  Vector total{};
+  for (int64_t i = 0; i < padded(row.width); i += kLanes) {
+    Vector e = exponential(load(row.x + i) - *highest);
+    e = lanes_below(row.width - i) ? e : Vector{};
+    total += e;
+    if (row.dx) store(row.dx + i, e);
   }
-  *work.loss = loss;
+  return sum(total);
+}
+
+// Against a class: the loss, and the gradient in place of the exponentials.
+UNDIVIDED_INLINE double against_class(const LossRow& row, int64_t target, float smoothing) {
+  float highest, whole = exponentials(row, &highest);
+  float log_sum = __builtin_logf(whole);
+  double loss = (double)(log_sum + (highest - row.x[target]));
+  if (smoothing != 0.0f) {
+    Vector behind{};  // Σ (top − x): what every class is behind the best
+    for (int64_t i = 0; i < padded(row.width); i += kLanes)
+      behind += lanes_below(row.width - i) ? highest - load(row.x + i) : Vector{};
+    double even = (double)log_sum + (double)sum(behind) / (double)row.width;
+    loss = (1.0 - (double)smoothing) * loss + (double)smoothing * even;
+  }
+  if (!row.dx) return loss;
+  float share = row.share / whole;
+  for (int64_t i = 0; i < padded(row.width); i += kLanes)
+    store(row.dx + i, load(row.dx + i) * share);
+  if (smoothing != 0.0f) {
+    float each = row.share * smoothing / (float)row.width;
+    for (int64_t i = 0; i < padded(row.width); i += kLanes) {
+      Vector d = load(row.dx + i) - each;
+      store(row.dx + i, lanes_below(row.width - i) ? d : Vector{});
+    }
+  }
+  row.dx[target] -= row.share * (1.0f - smoothing);
+  return loss;
+}
+
+UNDIVIDED_INLINE double against_distribution(const LossRow& row, const float* target,
+                                             float smoothing) {
+  float highest, whole = exponentials(row, &highest);
+  float log_sum = __builtin_logf(whole), each = smoothing / (float)row.width;
+  Vector losses{}, given{};
+  for (int64_t i = 0; i < padded(row.width); i += kLanes) {
+    Whole own = lanes_below(row.width - i);
+    Vector t = values_at(target, i, row.width) * (1.0f - smoothing) + each;
+    t = own ? t : Vector{};
+    Vector behind = own ? log_sum + (highest - load(row.x + i)) : Vector{};
+    losses += t * behind;
+    given += t;
+  }
+  if (!row.dx) return (double)sum(losses);
+  float share = row.share * sum(given) / whole;
+  for (int64_t i = 0; i < padded(row.width); i += kLanes) {
+    Vector t = values_at(target, i, row.width) * (1.0f - smoothing) + each;
+    Vector d = load(row.dx + i) * share - t * row.share;
+    store(row.dx + i, lanes_below(row.width - i) ? d : Vector{});
+  }
+  return (double)sum(losses);
+}
+
+UNDIVIDED_INLINE void cross_entropy(const Work& work, const Instruction& op) {
+  const Targets& targets = *work.targets;
+  float smoothing = (float)op.scale;
+  over_rows(work, op, [&](const LossRow& row) {
+    if (targets.classes) return against_class(row, targets.classes[row.target], smoothing);
+    return against_distribution(row, targets.values + row.target * row.width, smoothing);
+  });
 }
 
 }  // namespace undivided::UNDIVIDED_SET

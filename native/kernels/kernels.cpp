@@ -1,7 +1,9 @@
 // The kernels of one instruction set: compiled once for each, with its machine flags.
 
 #include "attention_layer.h"
+#include "binary_cross_entropy.h"
 #include "cross_entropy.h"
+#include "deviation.h"
 #include "elementwise.h"
 #include "fold.h"
 #include "layout.h"
@@ -29,6 +31,8 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::rescale: return rescale_forward(work, op);
     case Kind::unfold: return unfold_forward(work, op);
     case Kind::cross_entropy: return cross_entropy(work, op);
+    case Kind::binary_cross_entropy: return binary_cross_entropy(work, op);
+    case Kind::deviation: return deviation(work, op);
     case Kind::store: return store_rows(work, op);
     case Kind::store_weights: return store_weights(work, op);
     default: return;

@@ -38,6 +38,23 @@ from undivided.layers import (
 )
 from undivided.network import Execution, Network, Train
 from undivided.recipes import recipe, recipes
+from undivided.training.losses import (
+    BinaryCrossentropy,
+    CategoricalCrossentropy,
+    Huber,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    SparseCategoricalCrossentropy,
+)
+from undivided.training.metrics import (
+    MAE,
+    MSE,
+    R2,
+    Accuracy,
+    BitsPerCharacter,
+    Perplexity,
+    TopK,
+)
 from undivided.training.optimizers import SGD, Adam, AdamW
 from undivided.training.schedules import ExponentialDecay
 
@@ -55,11 +72,18 @@ if TYPE_CHECKING:
     from undivided.training.progress import Progress
 
 __all__ = [
+    "MAE",
+    "MSE",
+    "R2",
     "SGD",
+    "Accuracy",
     "Activation",
     "Adam",
     "AdamW",
     "ArgumentError",
+    "BinaryCrossentropy",
+    "BitsPerCharacter",
+    "CategoricalCrossentropy",
     "DataError",
     "Dense",
     "Epoch",
@@ -68,11 +92,14 @@ __all__ = [
     "ExponentialDecay",
     "Flatten",
     "GlobalAveragePooling1D",
+    "Huber",
     "KeyValueCache",
     "LanguageError",
     "Layer",
     "LayerNormalization",
     "LearnedPositions",
+    "MeanAbsoluteError",
+    "MeanSquaredError",
     "Model",
     "ModelFileError",
     "MultiHeadAttention",
@@ -80,11 +107,14 @@ __all__ = [
     "NonFiniteError",
     "Output",
     "Patches",
+    "Perplexity",
     "Progress",
     "Rescaling",
     "Residual",
     "ShapeError",
     "SinusoidalPositions",
+    "SparseCategoricalCrossentropy",
+    "TopK",
     "Train",
     "UndividedError",
     "__version__",

@@ -54,11 +54,20 @@ def attend_short(
 def address(array: np.ndarray, /) -> int: ...
 
 class Samples:
-    def __init__(
-        self, x: np.ndarray, first_row: np.ndarray | None, y: np.ndarray | None
-    ) -> None: ...
+    def __init__(self, x: np.ndarray, first_row: np.ndarray | None) -> None: ...
     @property
     def count(self) -> int: ...
+
+class Targets:
+    def __init__(
+        self,
+        classes: np.ndarray | None,
+        values: np.ndarray | None,
+        start: np.ndarray | None,
+        rows: int,
+        weights: np.ndarray | None,
+        totals: np.ndarray | None,
+    ) -> None: ...
 
 class Session:
     def __init__(
@@ -88,6 +97,7 @@ class Session:
         self,
         parameters: np.ndarray,
         samples: Samples,
+        targets: Targets | None,
         slice: int,
         total: np.ndarray,
         output_gradient: np.ndarray | None,
@@ -101,6 +111,7 @@ class Session:
         parameters: np.ndarray,
         slots: Sequence[np.ndarray],
         samples: Samples,
+        targets: Targets,
         order: np.ndarray,
         batch: int,
         slice: int,

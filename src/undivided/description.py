@@ -47,19 +47,27 @@ class Description:
     """A named thing with typed arguments.
 
     A direct subclass declared with `family=True` (Layer, Optimizer, …) starts a family; every
-    further subclass joins it under its keyword, and `Family.members` lists them by keyword.
+    further subclass joins it under its keyword, and `Family.members` lists them by keyword. A
+    subclass may be called by `short` names too: a string that stands for it with its defaults,
+    such as "mse". The first is the one that is printed.
     """
 
     keyword: ClassVar[str]
     members: ClassVar[dict[str, type[Description]]]
+    short: ClassVar[str | None] = None
+    shorts: ClassVar[dict[str, type[Description]]]
 
-    def __init_subclass__(cls, *, family: bool = False, keyword: str | None = None) -> None:
+    def __init_subclass__(
+        cls, *, family: bool = False, keyword: str | None = None, short: tuple[str, ...] = ()
+    ) -> None:
         super().__init_subclass__()
         cls.keyword = keyword or cls.__name__
+        cls.short = short[0] if short else None
         if family:
-            cls.members = {}
+            cls.members, cls.shorts = {}, {}
         else:
             cls.members[cls.keyword] = cls
+            cls.shorts.update(dict.fromkeys(short, cls))
 
     def __post_init__(self) -> None:
         for field, hint in arguments_of(type(self)):
@@ -147,6 +155,8 @@ def _accept_one(hint: Any, value: Any) -> Any:
     elif hint is float:
         value, fits = _number(value)
     else:
+        if isinstance(value, str) and value in getattr(hint, "shorts", {}):
+            value = hint.shorts[value]()
         fits = isinstance(value, hint)
     if not fits:
         raise _Mismatch
@@ -219,7 +229,8 @@ def _one_in_words(hint: Any) -> str:
     if isinstance(hint, type) and issubclass(hint, Description) and hasattr(hint, "members"):
         article = "an" if hint.__name__[0] in "AEIOU" else "a"
         members = f" ({', '.join(hint.members)})" if hint.members else ""
-        return f"{article} {hint.__name__.lower()}{members}"
+        shorts = ", ".join(repr(name) for name in hint.shorts)
+        return f"{f'one of {shorts} or ' * bool(shorts)}{article} {hint.__name__.lower()}{members}"
     return getattr(hint, "__name__", str(hint))
 
 

@@ -18,19 +18,20 @@ from undivided.parameters import Parameters, Substituted
 from undivided.plan.plan import Ragged
 from undivided.samples import (
     Samples,
-    checked_classes,
     checked_gradient,
     checked_samples,
     longest_sample,
     pair_of,
 )
+from undivided.targets import Targets, checked_targets
 from undivided.training.history import Epoch, Evaluation, TrainingState
+from undivided.training.metrics import Metric, metrics_for
 from undivided.training.progress import Lines, Progress
 from undivided.training.schedules import learning_rate_at
 
 __all__ = ["Model", "load"]
 
-# N samples, C classes, H heads, S tokens; x is [N, *network.input], y is [N] class numbers.
+# N samples, C classes, H heads, S tokens; x is [N, *network.input], y what the loss wants of it.
 
 Gradients = dict[str, np.ndarray]
 """Parameter name → gradient of the same shape."""
@@ -122,6 +123,11 @@ class Model:
             f"{self.engine} engine {self.dtype}{threads}, {trained})"
         )
 
+    @property
+    def _metrics(self) -> tuple[Metric, ...]:
+        """What tests say besides the loss."""
+        return self.network.metrics or metrics_for(self.network.loss)
+
     # Learning.
 
     def fit(
@@ -160,7 +166,9 @@ class Model:
         path = settings.log if log is None else log
         with contextlib.ExitStack() as opened:
             if path:
-                watchers.insert(0, opened.enter_context(Log(path, continued=self.epochs > 0)))
+                metrics = [metric.label for metric in self._metrics]
+                log_file = Log(path, continued=self.epochs > 0, metrics=metrics)
+                watchers.insert(0, opened.enter_context(log_file))
             return run(
                 self._engine,
                 self._state,
@@ -170,6 +178,7 @@ class Model:
                 # A batch is never larger than the set, whatever was asked for.
                 batch_size=min(settings.batch_size, len(samples[0])),
                 learning_rate=self.network.optimizer.learning_rate,
+                metrics=self._metrics,
                 watchers=watchers,
                 diagnose=self._diagnose,
             )
@@ -230,30 +239,53 @@ class Model:
 
     # Saying what it has learned.
 
-    def predict(self, x: Any) -> np.ndarray:
-        """The class of each sample, [N]: the highest score, the first of equals."""
-        return self.logits(x).argmax(axis=-1)
+    def predict(self, x: Any) -> Any:
+        """What the network says of each sample, in the terms of its targets.
 
-    def predict_proba(self, x: Any) -> np.ndarray:
-        """The probability of each class: softmax of the scores, [N, C]."""
+        Where targets are classes, the class with the highest score, the first of equals: [N],
+        or [N, S] where there is one for each position. Where each output is a yes or no, 1 or 0.
+        Else the values that the last layer gives. A list of N arrays where lengths differ.
+        """
+        scores, kind = self.logits(x), self.plan.loss.targets
+        if kind == "values":
+            return scores
+        if isinstance(scores, list):
+            return [_decided(each, kind) for each in scores]
+        return _decided(scores, kind)
+
+    def predict_proba(self, x: Any) -> Any:
+        """The probability of each class: softmax of the scores, [N, C] or [N, S, C].
+
+        Where each output is a yes or no of its own, the probability of yes.
+        """
         from undivided.training.evaluation import probabilities
 
-        return probabilities(self.logits(x))
+        scores, loss = self.logits(x), self.plan.loss
+        if loss.link is None:
+            raise ArgumentError(
+                f"predict_proba is for classes. {self.network.name} has the loss {loss}, whose "
+                "targets are values: predict(x) gives them."
+            )
+        if isinstance(scores, list):
+            return [probabilities(each, loss.link) for each in scores]
+        return probabilities(scores, loss.link)
 
-    def logits(self, x: Any) -> np.ndarray:
-        """The scores that the last layer gives, [N, C]."""
+    def logits(self, x: Any) -> Any:
+        """What the last layer gives for each sample: scores of classes, or values."""
         from undivided.training.evaluation import predict
 
         samples = self._inputs(x)
         if not len(samples):
-            return np.zeros((0, self.plan.output.width), self.dtype)
+            if self._is_ragged:
+                return []
+            return np.zeros((0, *self.plan.output.shape), self.dtype)
         return predict(self._engine, samples)
 
     def evaluate(self, split: Any) -> Evaluation:
-        """`.loss` and `.accuracy` (a fraction) on a split or a pair (x, y)."""
+        """`.loss`, `.accuracy` (a fraction) and `.metrics` on a split or a pair (x, y)."""
         from undivided.training.evaluation import evaluate
 
-        return evaluate(self._engine, *self._samples(split, "split"))
+        return evaluate(self._engine, *self._samples(split, "split"), self._metrics)
 
     def attention_weights(self, x: Any) -> dict[str, Any]:
         """Layer name → what each token attends to, [N, H, S, S]; the rows add up to 1.
@@ -294,15 +326,22 @@ class Model:
     def _inputs(self, x: Any, where: str = "x") -> Samples:
         return checked_samples(x, self.plan.input, self.dtype, where)
 
-    def _samples(self, data: Any, name: str) -> tuple[Samples, np.ndarray]:
+    def _samples(self, data: Any, name: str) -> tuple[Samples, Targets]:
         """x and y of at least one sample; `name` is what the caller knows them by."""
-        x, y = pair_of(data, name)
+        x, y, weights = pair_of(data, name)
         dot = f"{name}." if name else ""
         samples = self._inputs(x, f"{dot}x")
-        classes = checked_classes(y, len(samples), self.plan.output.width, f"{dot}y")
+        lengths = None
+        if self.plan.output.shape[0] == self.plan.input.shape[0] and self._is_ragged:
+            lengths = [len(sample) for sample in samples]
+        targets = checked_targets(y, self.plan, len(samples), f"{dot}y", weights, lengths)
         if not len(samples):
             raise DataError(f"{dot}x must hold at least one sample.")
-        return samples, classes
+        return samples, targets
+
+    @property
+    def _is_ragged(self) -> bool:
+        return any(isinstance(extent, Ragged) for extent in self.plan.output.shape)
 
     def _pull_back(self, x: Samples, dy: np.ndarray) -> tuple[Any, Gradients]:
         if len(x):
@@ -311,7 +350,7 @@ class Model:
         zeros = {name: np.zeros_like(values) for name, values in self.parameters.items()}
         return np.zeros(np.shape(x), self.dtype), zeros
 
-    def _diagnose(self, x: Samples, y: np.ndarray) -> str | None:
+    def _diagnose(self, x: Samples, y: Targets) -> str | None:
         """Where a batch's first non-finite number appears, told by the reference engine."""
         from undivided.engines.reference import ReferenceEngine
 
@@ -349,6 +388,10 @@ def load(
     for name, values in file.parameters.items():
         model.parameters[name] = values
     return model
+
+
+def _decided(scores: np.ndarray, kind: str) -> np.ndarray:
+    return (scores > 0).astype(np.int64) if kind == "shares" else scores.argmax(axis=-1)
 
 
 def _joined(results: Any, dense: bool) -> Any:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from undivided.description import Description, argument
 from undivided.layers.base import Layer
+from undivided.training.losses import Loss, SparseCategoricalCrossentropy
+from undivided.training.metrics import Metric
 from undivided.training.optimizers import Adam, Optimizer
 
 if TYPE_CHECKING:
@@ -68,9 +70,6 @@ class Execution(Description, family=True, keyword="execution"):
     )
 
 
-Loss = Literal["sparse_categorical_crossentropy"]
-
-
 @dataclass(frozen=True)
 class Network(Description, family=True, keyword="network"):
     """A network: the shape of one sample, the layers, and how it learns."""
@@ -82,7 +81,10 @@ class Network(Description, family=True, keyword="network"):
     layers: tuple[Layer, ...] = argument(doc="the layers, in order")
     name: str = argument("network", doc="what it is called")
     data: Source | None = argument(None, doc="what it is trained on")
-    loss: Loss = argument("sparse_categorical_crossentropy", doc="what training makes small")
+    loss: Loss = argument(SparseCategoricalCrossentropy(), doc="what training makes small")
+    metrics: tuple[Metric, ...] = argument(
+        (), doc="what tests say besides the loss; else accuracy, or for values mae and r2"
+    )
     optimizer: Optimizer = argument(Adam(), doc="how a gradient changes the parameters")
     train: Train = argument(Train(), doc="how it is trained unless told otherwise")
     execution: Execution = argument(Execution(), doc="what it runs on unless told otherwise")
@@ -103,6 +105,13 @@ class Network(Description, family=True, keyword="network"):
             )
         if not self.layers:
             raise ArgumentError("The 'layers' of network are empty.", argument="layers")
+        for metric in self.metrics:
+            if self.loss.targets not in metric.wants:
+                raise ArgumentError(
+                    f"The metric {metric.label!r} of network is for {' and '.join(metric.wants)}; "
+                    f"the targets of {self.loss} are {self.loss.targets}.",
+                    argument="metrics",
+                )
 
     origin: ClassVar[Any] = None
     """Where it was read (a `language.origin.Origin`), if it was; no part of what it is."""

@@ -1,4 +1,4 @@
-"""What a model is handed — samples, classes, seeds of gradients — checked where it comes in.
+"""What a model is handed — samples, seeds of gradients — checked where it comes in.
 
 Engines trust their arrays. So every method of a model asks here first, and whoever hands it a
 single picture, token ids or a NaN reads what was expected and what came, not a shape of BLAS.
@@ -18,7 +18,6 @@ from undivided.plan.plan import Ragged, Value, show_shape
 
 __all__ = [
     "Samples",
-    "checked_classes",
     "checked_gradient",
     "checked_samples",
     "longest_sample",
@@ -26,25 +25,26 @@ __all__ = [
     "taken",
 ]
 
-# N samples; x is [N, *shape of the network's input], y is [N] class numbers. Where the input has
-# an axis of no fixed length, x may also be a list of N arrays, each of its own length.
+# N samples; x is [N, *shape of the network's input]. Where the input has an axis of no fixed
+# length, x may also be a list of N arrays, each of its own length. Targets: `targets.py`.
 
 Samples = np.ndarray | list[np.ndarray]
 
 _BLOCK = 1 << 20  # values looked at a time, so that the check's own memory stays in the cache
 
 
-def pair_of(data: Any, name: str) -> tuple[Any, Any]:
-    """The x and y of a Split, or of any other pair."""
+def pair_of(data: Any, name: str) -> tuple[Any, Any, Any]:
+    """The x, y and weights (or None) of a Split, of a pair or of three."""
     if hasattr(data, "x") and hasattr(data, "y"):
-        return data.x, data.y
-    if isinstance(data, (tuple, list)) and len(data) == 2:
-        return data[0], data[1]
+        return data.x, data.y, getattr(data, "weights", None)
+    if isinstance(data, (tuple, list)) and len(data) in (2, 3):
+        return (*data, None) if len(data) == 2 else tuple(data)
     hint = ""
     if hasattr(data, "train"):
         hint = f" A data set has two: {name} is its .train or its .test."
     raise DataError(
-        f"{name} must be a split with .x and .y, or a pair (x, y). Got {type(data).__name__}.{hint}"
+        f"{name} must be a split with .x and .y, a pair (x, y), or (x, y, weights). "
+        f"Got {type(data).__name__}.{hint}"
     )
 
 
@@ -94,29 +94,6 @@ def longest_sample(x: Samples) -> int:
     if isinstance(x, np.ndarray):
         return x.shape[1] if x.ndim > 1 else 1
     return max((len(sample) for sample in x), default=1)
-
-
-def checked_classes(y: Any, count: int, classes: int, where: str = "y") -> np.ndarray:
-    """`y` as [count] int32 class numbers below `classes`."""
-    array = _as_array(y, where)
-    if array.dtype.kind not in "iub":
-        hint = " Class numbers: .astype('int32')." if array.dtype.kind == "f" else ""
-        raise DataError(f"{where} must hold whole class numbers; it is {array.dtype}.{hint}")
-    if array.shape != (count,):
-        hint = " One-hot rows become classes by .argmax(axis=1)." if array.ndim == 2 else ""
-        raise DataError(
-            f"{where} must have one class for each sample, shape ({count},); "
-            f"its shape is {show_shape(array.shape)}.{hint}"
-        )
-    outside = (array < 0) | (array >= classes) if array.dtype.kind != "b" else array >= classes
-    if outside.any():
-        index = int(outside.argmax())
-        raise DataError(
-            f"{where}[{index}] is class {int(array[index])}, but the network has {classes} "
-            f"outputs: classes 0 to {classes - 1}. Give its last layer as many as there are "
-            "classes, or correct the data."
-        )
-    return np.ascontiguousarray(array, dtype=np.int32)
 
 
 def checked_gradient(dy: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -201,3 +201,59 @@ class TestDemo:
     def test_where_no_folder_can_be_made(self, run: Run) -> None:
         Path("undivided-demo").write_text("in the way")
         assert "The folder 'undivided-demo' cannot be made here" in run("demo", code=1).stderr
+
+
+class TestValues:
+    """A network whose targets are values: training, testing and predicting say so."""
+
+    TEXT = """
+        network Line {
+          input: (2)
+          layers: Dense(2)
+          loss: mse
+          optimizer: SGD(learning_rate=0.1)
+          train { epochs: 30 log: "log.csv" }
+        }
+    """
+
+    def test_from_training_to_predictions(self, run: Run, folder: Path) -> None:
+        (folder / "line.neural").write_text(self.TEXT)
+        x = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+        y = np.stack([x[:, 0] - x[:, 1], 2 * x[:, 1]], axis=1)
+        weights = np.ones(200)
+        np.savez("line.npz", x=x, y=y, weights=weights, x_test=x[:3], y_test=y[:3])
+        output = run("train", "line.neural", "--data", "line.npz").stdout
+        assert "| test_mae=" in output
+        assert "Final test loss: 0.000000 | test_mae=" in output
+        assert Path("log.csv").read_text().startswith("epoch,loss,time,test_mae,test_r2\n1,")
+        output = run("evaluate", "line.safetensors", "--data", "line.npz").stdout
+        assert output.splitlines()[1].startswith("loss=0.000000 | test_mae=")
+        assert output.endswith("| test_r2=1\n")
+        table = run("predict", "line.safetensors", "--data", "line.npz").stdout.splitlines()
+        assert table[0] == "index,target_0,target_1,predicted_0,predicted_1"
+        cells = np.array([[float(cell) for cell in row.split(",")] for row in table[1:]])
+        np.testing.assert_allclose(cells[:, 1:3], y[:3], rtol=1e-6)
+        np.testing.assert_allclose(cells[:, 3:], y[:3], atol=1e-3)
+
+    def test_targets_that_do_not_fit(self, run: Run, folder: Path) -> None:
+        (folder / "line.neural").write_text(self.TEXT)
+        np.savez("line.npz", x=np.ones((5, 2), "f4"), y=np.ones((5, 3), "f4"))
+        text = run("train", "line.neural", "--data", "line.npz", code=1).stderr
+        assert (
+            "train.y must have a number for each output, shape (5, 2); its shape is (5, 3)." in text
+        )
+        np.savez("line.npz", x=np.ones((5, 2), "f4"), y=np.ones((5, 2)), weights=np.ones(4))
+        text = run("train", "line.neural", "--data", "line.npz", code=1).stderr
+        assert "line.npz: weights must have one number for each sample, shape (5,)" in text
+
+    def test_yes_or_no_for_each_position(self, run: Run, folder: Path) -> None:
+        (folder / "yes.neural").write_text(
+            'network Yes { input: (3, 2) layers: Dense(1) loss: "binary_crossentropy" }'
+        )
+        x = np.random.default_rng(0).normal(size=(20, 3, 2)).astype(np.float32)
+        np.savez("yes.npz", x=x, y=(x[:, :, 0] > 0).astype("f4"))
+        run("train", "yes.neural", "--data", "yes.npz", "--quiet")
+        table = run("predict", "yes.safetensors", "--data", "yes.npz").stdout.splitlines()
+        assert table[0] == "index,position,target,predicted,probability_0"
+        assert len(table) == 1 + 20 * 3
+        assert table[4].startswith("1,0,")

@@ -102,8 +102,35 @@ def test_shapes_must_fit():
     refused(X, Y[:3], "one entry per sample, in the same order", "(4, 2, 3) and (3,)")
     refused(X, np.float32(1), "one entry per sample", "(4, 2, 3) and ()")
     refused(np.zeros((1,) * 17, np.uint8), Y[:1], "x must have at most 16 axes; it has 17.")
-    refused(X, np.eye(4, dtype=int), "must have one axis", "its shape is (4, 4)", ".argmax(axis=1)")
-    refused(X, Y[:, None], "its shape is (4, 1)", ".reshape(-1)")
+
+
+def test_classes_may_be_those_of_positions():
+    """One-hot rows too are integers; what a network makes of them is its loss's affair."""
+    split = check_split(X, np.eye(4, dtype=int), "here")
+    assert split.y.dtype == np.int32
+    assert split.y.shape == (4, 4)
+    marked = np.array([[1, -100], [2, 3], [0, 1], [1, 1]])
+    np.testing.assert_array_equal(check_split(X, marked, "here").y, marked)
+    refused(X, marked * 10**9, "y[0, 1] is -100000000000; a label must be a class from 0")
+
+
+def test_weights():
+    for weights in (Y, np.ones((4, 2)) * 0.5):
+        y = Y if np.ndim(weights) == 1 else np.zeros((4, 2), int)
+        split = check_split(X, y, "here", weights=weights)
+        assert split.weights is not None
+        assert split.weights.dtype == np.float32
+        assert split[1:3].weights.shape == weights[1:3].shape
+
+    def wrong(weights, *texts):
+        with pytest.raises(DataError) as caught:
+            check_split(X, Y, "here", weights=weights)
+        assert all(text in str(caught.value) for text in ("here", *texts)), caught.value
+
+    wrong(np.ones(3), "one number for each sample, shape (4,)", "their shape is (3,)")
+    wrong(np.array([1, 1, -1, 1]), "weights[2] is -1.0; a weight is a number ≥ 0.")
+    wrong(np.array([1, 1, np.nan, 1]), "weights[2] is nan, which is not finite")
+    wrong(np.array(list("abcd")), "weights must be numbers ≥ 0; they are <U1.")
 
 
 def test_empty_arrays_are_refused():

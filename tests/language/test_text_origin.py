@@ -41,10 +41,6 @@ def test_a_name_taken_twice() -> None:
     assert found[0] == "n.neural:6:1"
 
 
-def test_a_loss_that_the_last_layer_does_not_fit() -> None:
-    assert place("Patches(2)\nOutput(3)", ShapeError)[0] == "n.neural:5:1"
-
-
 def test_networks_made_in_python_have_no_place() -> None:
     layers = [undivided.Patches(3)]
     with pytest.raises(ShapeError, match=r"^Patches \(patches_1\) expects"):

@@ -17,6 +17,7 @@ What does not agree after a few is looked at in more: an error that is no luck o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,8 @@ from undivided.engines.engine import Engine
 from undivided.engines.native import NativeEngine
 from undivided.engines.reference import ReferenceEngine
 from undivided.network import Network
-from undivided.plan.plan import Plan
+from undivided.plan.plan import Plan, Ragged
+from undivided.targets import checked_targets
 
 __all__ = ["NEAR", "Batch", "Checks", "Trio", "agrees", "batch_for", "fill", "start_values"]
 
@@ -118,8 +120,8 @@ class Checks:
 @dataclass(frozen=True)
 class Batch:
     x: Any
-    y: np.ndarray
-    dy: np.ndarray
+    y: Any
+    dy: Any
 
     def neighbour(self, number: int) -> Batch:
         """The same batch, or one close to it."""
@@ -144,6 +146,7 @@ def batch_for(
     seed: int = 0,
     as_bytes: bool = False,
     lengths: tuple[int, ...] = (),
+    weighted: bool = False,
 ) -> Batch:
     """`count` random samples, or one of each of `lengths` where the plan's input is ragged."""
     random = np.random.default_rng([seed, 1])
@@ -158,9 +161,44 @@ def batch_for(
         x = [draw((length, *plan.input.shape[1:])) for length in lengths]
     else:
         x = draw((count, *plan.input.shape))
-    y = random.integers(0, plan.output.width, len(x)).astype(np.int32)
-    dy = random.normal(size=(len(x), *plan.output.shape)).astype(np.float32)
+    y = targets_for(plan, random, len(x), lengths, weighted=weighted)
+    dy: Any
+    if isinstance(plan.output.shape[0], Ragged):
+        dy = [random.normal(size=(n, plan.output.width)).astype(np.float32) for n in lengths]
+    else:
+        dy = random.normal(size=(len(x), *plan.output.shape)).astype(np.float32)
     return Batch(x, y, dy)
+
+
+def targets_for(
+    plan: Plan,
+    random: np.random.Generator,
+    count: int,
+    lengths: tuple[int, ...] = (),
+    *,
+    weighted: bool = False,
+) -> Any:
+    """Targets such as the plan's loss wants, in one array or for each sample; or with weights."""
+    kind, width = plan.loss.targets, plan.output.width
+
+    def draw(shape: tuple[Any, ...]) -> np.ndarray:
+        if kind == "classes":
+            return random.integers(0, width, shape[:-1]).astype(np.int32)
+        if kind == "values":
+            return random.normal(size=shape).astype(np.float32)
+        shares = random.random(shape).astype(np.float32)
+        return shares if kind == "shares" else shares / shares.sum(axis=-1, keepdims=True)
+
+    shape = plan.output.shape
+    ragged = isinstance(shape[0], Ragged)
+    y: Any = [draw((n, width)) for n in lengths] if ragged else draw((count, *shape))
+    if not weighted:
+        return y
+    weights: Any = random.choice([0.0, 0.5, 1.0, 3.0], count)
+    if len(shape) > 1:
+        rows = [len(each) for each in y] if ragged else [math.prod(shape[:-1])] * count
+        weights = [random.choice([0.0, 0.5, 1.0, 3.0], n) for n in rows]
+    return checked_targets(y, plan, count, weights=weights)
 
 
 def start_values(plan: Plan, seed: int = 0, neighbour: int = 0) -> dict[str, np.ndarray]:

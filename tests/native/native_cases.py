@@ -28,6 +28,15 @@ from undivided.layers import (
     SinusoidalPositions,
 )
 from undivided.network import Network
+from undivided.training.losses import (
+    BinaryCrossentropy,
+    CategoricalCrossentropy,
+    Huber,
+    Loss,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    SparseCategoricalCrossentropy,
+)
 
 __all__ = ["CASES", "Case", "compact"]
 
@@ -47,6 +56,7 @@ class Case:
     count: int = 3
     as_bytes: bool = False
     lengths: tuple[int, ...] = ()
+    weighted: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -57,7 +67,12 @@ class Case:
 
     def batch(self, trio: Trio) -> Batch:
         return batch_for(
-            trio.plan, self.count, seed=trio.seed, as_bytes=self.as_bytes, lengths=self.lengths
+            trio.plan,
+            self.count,
+            seed=trio.seed,
+            as_bytes=self.as_bytes,
+            lengths=self.lengths,
+            weighted=self.weighted,
         )
 
 
@@ -315,6 +330,42 @@ def _cross_entropy() -> Iterator[Case]:
     yield Case("cross_entropy", "nothing to learn", "3×5", nothing, 3)
 
 
+LOSSES: dict[str, tuple[str, Loss]] = {
+    "smoothed": ("cross_entropy", SparseCategoricalCrossentropy(label_smoothing=0.2)),
+    "distribution": ("cross_entropy", CategoricalCrossentropy()),
+    "distribution, smoothed": ("cross_entropy", CategoricalCrossentropy(label_smoothing=0.1)),
+    "yes or no": ("binary_cross_entropy", BinaryCrossentropy()),
+    "smoothed yes or no": ("binary_cross_entropy", BinaryCrossentropy(label_smoothing=0.2)),
+    "squared": ("deviation", MeanSquaredError()),
+    "absolute": ("deviation", MeanAbsoluteError()),
+    "huber": ("deviation", Huber(0.5)),
+}
+
+
+def _losses() -> Iterator[Case]:
+    counts = cycle(BATCHES)
+    for option, (primitive, loss) in LOSSES.items():
+        for width in (1, 3, 16, 17, 40):
+            net = Network(input=(6,), layers=(Dense(5, activation="gelu"), Dense(width)), loss=loss)
+            count = next(counts)
+            yield Case(primitive, option, f"{count}×{width}", net, count)
+        tokens = Network(input=(7, 5), layers=(Dense(9),), loss=loss)
+        picture = Network(input=(2, 3, 5), layers=(Dense(4),), loss=loss)
+        ragged = Network(input=(None, 5), layers=(Dense(20),), loss=loss)
+        lengths = (3, 1, 70, 2, 2, 17)
+        yield Case(primitive, option, "7×9", tokens, 5)
+        yield Case(primitive, f"{option}, weighted", "2×3×4", picture, 4, weighted=True)
+        yield Case(primitive, f"{option}, ragged", "20", ragged, lengths=lengths)
+        yield Case(
+            primitive, f"{option}, ragged, weighted", "20", ragged, lengths=lengths, weighted=True
+        )
+    tokens = Network(input=(33, 5), layers=(Dense(17),))
+    yield Case("cross_entropy", "of positions", "33×17", tokens, 3)
+    yield Case("cross_entropy", "of positions, weighted", "33×17", tokens, 3, weighted=True)
+    samples = Network(input=(6,), layers=(Dense(17),))
+    yield Case("cross_entropy", "of samples, weighted", "17", samples, 33, weighted=True)
+
+
 def _input() -> Iterator[Case]:
     layers = Rescaling(1 / 128, -1.0), Dense(6, activation="gelu"), Dense(9)
     for as_bytes in (False, True):
@@ -397,6 +448,7 @@ CASES: tuple[Case, ...] = tuple(
         _rescale,
         _unfold,
         _cross_entropy,
+        _losses,
         _input,
         _ragged,
         _whole,

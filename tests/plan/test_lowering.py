@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from undivided.errors import ArgumentError, ShapeError
@@ -21,7 +23,8 @@ from undivided.layers import (
     SinusoidalPositions,
 )
 from undivided.network import Network
-from undivided.plan.plan import Initial, Plan, Ragged, show_shape
+from undivided.plan.builder import Builder
+from undivided.plan.plan import Initial, Plan, Ragged, Value, show_shape
 from undivided.recipes import recipe
 
 Shape = tuple[int | None, ...]
@@ -156,7 +159,7 @@ def test_the_classifier() -> None:
         ("linear", "output_1"),
     ]
     assert (plan.input.name, plan.output.name) == ("input", "output_1")
-    assert plan.loss == "sparse_categorical_crossentropy"
+    assert str(plan.loss) == "sparse_categorical_crossentropy"
     attention = plan.operations[8]
     assert attention.attributes == {"heads": 1, "scale": 0.25}
     assert attention.inputs == ("attention_1.query", "attention_1.key", "attention_1.value")
@@ -377,14 +380,32 @@ def test_a_sequence_is_expected(layer: Layer, who: str) -> None:
     )
 
 
-def test_the_loss_wants_one_row() -> None:
-    for layers, shape in (((Output(3),), "(4, 3)"), ((Patches(2), Output(3)), "(6, 3)")):
-        assert refused((4, 6), *layers) == (
-            "The loss 'sparse_categorical_crossentropy' wants one row of scores for each sample, "
-            f"shape (classes,). The last layer gives {shape}. "
-            "Put GlobalAveragePooling1D() or Flatten() before the output layer."
-        )
-    assert "The last layer gives (None, 3)." in refused((None, 6), Output(3))
+@pytest.mark.parametrize(
+    ("loss", "last", "taken_over"),
+    [
+        ("sparse_categorical_crossentropy", "softmax", True),
+        ("categorical_crossentropy", "softmax", True),
+        ("binary_crossentropy", "sigmoid", True),
+        ("binary_crossentropy", "softmax", False),
+        ("mse", "softmax", False),
+        ("mse", "sigmoid", False),
+    ],
+)
+def test_the_loss_takes_over_the_last_activation(loss: str, last: str, taken_over: bool) -> None:
+    """Where it turns logits into what the loss is of, the loss is computed from the logits."""
+
+    @dataclass(frozen=True)
+    class Last(Layer):
+        def lower(self, builder: Builder, x: Value) -> Value:
+            return builder.activation(x, last)
+
+    try:
+        plan = Network(input=(4,), layers=(Dense(3), Last()), loss=loss).plan()  # type: ignore[arg-type]
+    finally:
+        del Layer.members["Last"]
+    assert ("activation" not in [op.kind for op in plan.operations]) is taken_over
+    assert plan.output.name in plan.values
+    assert (plan.output.name == "dense_1") is taken_over
 
 
 @pytest.mark.parametrize(

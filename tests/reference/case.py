@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from undivided.engines.reference import PRIMITIVES, cross_entropy
+from undivided.engines.reference import LOSSES, PRIMITIVES
 from undivided.gradient_check import GradientReport, check_gradients
 
 __all__ = ["MODULES", "Case", "arrays"]
 
-MODULES: dict[str, ModuleType] = {**PRIMITIVES, "cross_entropy": cross_entropy}
+MODULES: dict[str, ModuleType] = {**PRIMITIVES, **LOSSES}
 
 
 @dataclass(frozen=True)

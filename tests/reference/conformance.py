@@ -177,6 +177,56 @@ def _cross_entropy() -> list[Case]:
     for option, shift in shifts.items():
         cases.append(Case("cross_entropy", option, (logits + shift, labels(3, 4)), step=1e-8))
     cases.append(Case("cross_entropy", "sure and wrong", (logits * 15.0, labels(3, 4))))
+    for shape in [(3, 4), (2, 3, 5), (2, 1, 2)]:
+        (logits,) = arrays(shape, scale=2.0, seed=5)
+        classes = labels(len(logits[..., 0].ravel()), shape[-1]).reshape(shape[:-1])
+        onehot = np.eye(shape[-1])[classes]
+        uneven = shares(shape) / shares(shape).sum(axis=-1, keepdims=True)
+        for option, attributes in {
+            "smoothed": {"target": classes, "label_smoothing": 0.3},
+            "one-hot": {"target": onehot},
+            "distribution": {"target": uneven},
+            "distribution, smoothed": {"target": uneven, "label_smoothing": 0.2},
+            "weighted rows of targets": {"target": 1.5 * shares(shape)},
+        }.items():
+            cases.append(Case("cross_entropy", option, (logits,), attributes))
+    return cases
+
+
+def shares(shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers from 0 to 1."""
+    return np.random.default_rng([7, *shape]).random(shape)
+
+
+def _binary_cross_entropy() -> list[Case]:
+    cases = []
+    for shape in [(2, 1), (3, 4), (2, 3, 5)]:
+        (logits,) = arrays(shape, scale=2.0, seed=6)
+        for option, attributes in {
+            "yes or no": {"target": np.round(shares(shape))},
+            "shares": {"target": shares(shape)},
+            "smoothed": {"target": shares(shape), "label_smoothing": 0.3},
+        }.items():
+            cases.append(Case("binary_cross_entropy", option, (logits,), attributes))
+    sure = np.array([[900.0, -900.0, 20.0, -20.0]])
+    for option, target in {"sure and right": [1, 0, 1, 0], "sure and wrong": [0, 1, 0, 1]}.items():
+        given = {"target": np.array([target], float)}
+        cases.append(Case("binary_cross_entropy", option, (sure,), given))
+    return cases
+
+
+def _deviation() -> list[Case]:
+    cases = []
+    for shape in [(2, 1), (3, 4), (2, 3, 5)]:
+        y, target = arrays(shape, shape, seed=8)
+        for option, attributes in {
+            "squared": {"measure": "squared"},
+            "absolute": {"measure": "absolute"},
+            "huber": {"measure": "huber"},
+            "huber, small": {"measure": "huber", "delta": 0.3},
+            "huber, large": {"measure": "huber", "delta": 30.0},
+        }.items():
+            cases.append(Case("deviation", option, (y,), {"target": target, **attributes}))
     return cases
 
 
@@ -193,4 +243,6 @@ CASES: list[Case] = [
     *_pool(),
     *_reshape(),
     *_cross_entropy(),
+    *_binary_cross_entropy(),
+    *_deviation(),
 ]

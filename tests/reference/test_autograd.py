@@ -53,8 +53,31 @@ def torch_functions():
     def reshape(x, *, shape):
         return x.reshape(-1, *shape)
 
-    def cross_entropy(logits, labels):
-        return F.cross_entropy(logits, labels, reduction="none")
+    def cross_entropy(logits, target, *, label_smoothing=0.0):
+        if target.dtype.is_floating_point:
+            if label_smoothing:
+                target = (1 - label_smoothing) * target + label_smoothing / logits.shape[-1]
+            return -(target * logits.log_softmax(dim=-1)).sum(dim=-1)
+        flat = F.cross_entropy(
+            logits.flatten(0, -2),
+            target.flatten(),
+            reduction="none",
+            label_smoothing=label_smoothing,
+        )
+        return flat.reshape(target.shape)
+
+    def binary_cross_entropy(logits, *, target, label_smoothing=0.0):
+        target = (1 - label_smoothing) * target + label_smoothing / 2
+        losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+        return losses.mean(dim=-1)
+
+    def deviation(y, *, target, measure, delta=1.0):
+        losses = {
+            "squared": lambda: F.mse_loss(y, target, reduction="none"),
+            "absolute": lambda: F.l1_loss(y, target, reduction="none"),
+            "huber": lambda: F.huber_loss(y, target, reduction="none", delta=delta),
+        }[measure]()
+        return losses.mean(dim=-1)
 
     return {
         "rescale": rescale,
@@ -68,12 +91,19 @@ def torch_functions():
         "pool": pool,
         "reshape": reshape,
         "cross_entropy": cross_entropy,
+        "binary_cross_entropy": binary_cross_entropy,
+        "deviation": deviation,
     }
 
 
 def by_torch(case, tensors):
     if not isinstance(case, OperatorCase):
-        return torch_functions()[case.primitive](*tensors, **case.attributes)
+        torch = pytest.importorskip("torch")
+        options = {
+            name: torch.tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in case.attributes.items()
+        }
+        return torch_functions()[case.primitive](*tensors, **options)
     torch = pytest.importorskip("torch")
     options = {**case.attributes, **dict(zip(case.given, tensors[3:], strict=True))}
     if case.forbidden is not None:

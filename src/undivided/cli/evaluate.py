@@ -23,7 +23,7 @@ __all__ = ["evaluate"]
 @click.option("-d", "--data", metavar="DATA", help="Other data than the model was trained on.")
 @engine_options
 def evaluate(model: str, data: str | None, threads: int | None, engine: str | None) -> None:
-    """Test a model on samples whose class is known.
+    """Test a model on samples whose targets are known.
 
     These are the test samples of the data that it was trained on, or of --data; where there are
     no test samples, all.
@@ -34,4 +34,4 @@ def evaluate(model: str, data: str | None, threads: int | None, engine: str | No
     check_samples(loaded.plan, network, split.sample_shape)
     result = loaded.evaluate(split)
     click.echo(f"{network.name} on {len(split):,} {kind} of {data_name(network)}")
-    click.echo(f"loss={result.loss:.6f} | test_acc={100 * result.accuracy:.2f}%")
+    click.echo(str(result))

@@ -18,7 +18,7 @@ from undivided.cli.targets import (
 )
 from undivided.data.npz import read_unlabelled
 from undivided.files import check_target, write_beside
-from undivided.model import load
+from undivided.model import Model, load
 from undivided.network import File, Network
 
 __all__ = ["predict"]
@@ -34,19 +34,19 @@ _ROWS_AT_ONCE = 4096
 def predict(
     model: str, data: str | None, out: str | None, threads: int | None, engine: str | None
 ) -> None:
-    """Say the class of each sample, as CSV.
+    """Say the class of each sample, or its values, as CSV.
 
     The columns are index, label (where the data has labels), predicted, and the probability of
-    each class. The samples are the test samples of the data, or all where there are none. An
-    .npz file may hold x alone.
+    each class; for values index, target and predicted. The samples are the test samples of the
+    data, or all where there are none. An .npz file may hold x alone.
     """
     loaded = load(existing_model(model), threads, engine)  # type: ignore[arg-type]
     network = with_data(loaded.network, data)
     if out is not None:
         check_target(out)
-    x, labels = _samples(network)
+    x, labels = _samples(network, loaded)
     check_samples(loaded.plan, network, x.shape[1:])
-    rows = _rows(loaded.predict_proba(x), labels)
+    rows = _rows(loaded, x, labels)
     if out is None:
         for piece in rows:
             click.echo(piece, nl=False)
@@ -55,28 +55,58 @@ def predict(
     click.echo(f"Wrote {len(x):,} predictions to {out}")
 
 
-def _samples(network: Network) -> tuple[np.ndarray, np.ndarray | None]:
-    """What to predict, and the labels where there are any."""
+def _samples(network: Network, model: Model) -> tuple[np.ndarray, np.ndarray | None]:
+    """What to predict, and the targets where there are any: the loss wants classes, or values."""
     source = network.data
     if isinstance(source, File):
         x = read_unlabelled(Path(source.path).expanduser())
         if x is not None:
             return x, None
     split, _ = tested_split(open_network_data(network))
-    return split.x, split.y if split.y.dtype.kind in "iu" else None
+    y, kind = split.y, model.plan.loss.targets
+    if kind == "distributions" and y.shape[1:] == model.plan.output.shape:
+        return split.x, y.argmax(axis=-1)
+    return split.x, y if (y.dtype.kind in "iu") == (kind == "classes") else None
 
 
-def _rows(probabilities: np.ndarray, labels: np.ndarray | None) -> Iterator[str]:
-    """The lines of the CSV file, many at a time: index, label, predicted, probability_0, …"""
-    classes = probabilities.shape[1]
-    label = "" if labels is None else "label,"
-    names = ",".join(f"probability_{number}" for number in range(classes))
-    yield f"index,{label}predicted,{names}\n"
-    predicted = probabilities.argmax(axis=1)
-    for start in range(0, len(probabilities), _ROWS_AT_ONCE):
-        lines = []
-        for index in range(start, min(start + _ROWS_AT_ONCE, len(probabilities))):
-            label = "" if labels is None else f"{labels[index]},"
-            numbers = ",".join(f"{number:.6g}" for number in probabilities[index].tolist())
-            lines.append(f"{index},{label}{predicted[index]},{numbers}\n")
-        yield "".join(lines)
+def _rows(model: Model, x: np.ndarray, targets: np.ndarray | None) -> Iterator[str]:
+    """The lines of the CSV file, many at a time.
+
+    index (and position, where a sample has several rows), then for classes label, predicted and
+    probability_0, …; for values target and predicted, numbered where a row has several.
+    """
+    loss, width = model.plan.loss, model.plan.output.width
+    by_class = loss.targets in ("classes", "distributions")
+    found = model.predict_proba(x) if loss.link else model.predict(x)
+    each = [np.reshape(sample, (-1, width)) for sample in found]
+    positions = len(model.plan.output.shape) > 1
+    wanted = ["label"] if by_class else _numbered("target", width)
+    names = ["index"] + ["position"] * positions + wanted * (targets is not None)
+    names += ["predicted"] if loss.link else _numbered("predicted", width)
+    if loss.link:
+        names = names if by_class else names[:-1] + _numbered("predicted", width)
+        names += _numbered("probability", width, always=True)
+    yield ",".join(names) + "\n"
+    lines: list[str] = []
+    for index, rows in enumerate(each):
+        known = None if targets is None else np.asarray(targets[index]).reshape(len(rows), -1)
+        for position, row in enumerate(rows):
+            cells = [str(index)] + [str(position)] * positions
+            if known is not None:
+                cells += [f"{value:.9g}" for value in known[position].tolist()]
+            if by_class:
+                cells.append(str(row.argmax()))
+            elif loss.link:
+                cells += [str(int(value > 0.5)) for value in row]
+            digits = 6 if loss.link else 9
+            cells += [f"{value:.{digits}g}" for value in row.tolist()]
+            lines.append(",".join(cells) + "\n")
+        if len(lines) >= _ROWS_AT_ONCE:
+            yield "".join(lines)
+            lines = []
+    yield "".join(lines)
+
+
+def _numbered(name: str, count: int, always: bool = False) -> list[str]:
+    """`name`, or where there are several `name_0`, `name_1`, …"""
+    return [f"{name}_{i}" for i in range(count)] if count > 1 or always else [name]

@@ -17,7 +17,7 @@ from undivided.description import Description
 from undivided.files import check_target
 from undivided.model import Model
 from undivided.network import Network
-from undivided.training.history import Epoch
+from undivided.training.history import Epoch, percent, shown
 from undivided.training.progress import Interruption, Lines, Progress
 
 __all__ = ["Session"]
@@ -111,10 +111,12 @@ class Session:
     def _summary(self, history: list[Epoch], load: float, total: float) -> str:
         last = history[-1]
         train = sum(entry.seconds for entry in history)
-        if last.test_accuracy is None:
-            result = f"Final loss: {last.loss:.6f}"
+        if last.test_accuracy is not None:
+            result = f"Final test accuracy: {percent(last.test_accuracy)}"
+        elif last.test_loss is not None:
+            result = f"Final test loss: {last.test_loss:.6f}{shown(last.metrics)}"
         else:
-            result = f"Final test accuracy: {100 * last.test_accuracy:.2f}%"
+            result = f"Final loss: {last.loss:.6f}"
         size = os.path.getsize(os.path.expanduser(self.out))
         return (
             f"{result}\n"

@@ -25,11 +25,14 @@ _BLOCK = 1 << 20  # values checked at a time: the check's own memory stays in th
 class Split:
     """N samples `x` `[N, ...]` (uint8 or float32) and their targets `y`.
 
-    `y` is `[N]` int32 for classes or `[N, ...]` float32 for values to be met.
+    `y` is `[N, ...]`: int32 for classes, of a sample or of each of its positions, or float32 for
+    values to be met. `weights`, if there are any, are `[N]` or `[N, ...]` float32: how much each
+    sample, or each position of it, counts.
     """
 
     x: np.ndarray
     y: np.ndarray
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -41,7 +44,8 @@ class Split:
                 f"a Split is cut by a slice, such as split[:100]; got {type(rows).__name__}. "
                 "For single samples use split.x[i] and split.y[i]."
             )
-        return Split(self.x[rows], self.y[rows])
+        weights = None if self.weights is None else self.weights[rows]
+        return Split(self.x[rows], self.y[rows], weights)
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.sample_shape))
@@ -91,7 +95,12 @@ class Dataset:
 
 
 def check_split(
-    x: np.ndarray, y: np.ndarray, where: str, *, names: tuple[str, str] = ("x", "y")
+    x: np.ndarray,
+    y: np.ndarray,
+    where: str,
+    *,
+    names: tuple[str, str] = ("x", "y"),
+    weights: np.ndarray | None = None,
 ) -> Split:
     """`x` and `y` as a `Split` that can be trained on, or a `DataError` that says why not.
 
@@ -103,9 +112,11 @@ def check_split(
     x_name, y_name = names
     check_declared(x.dtype, x.shape, y.dtype, y.shape, where, names)
     checked_x = np.ascontiguousarray(x) if x.dtype == np.uint8 else _as_float32(x, where, x_name)
-    if y.dtype.kind == "f":
-        return Split(checked_x, _as_float32(y, where, y_name))
-    return Split(checked_x, _as_labels(y, where, y_name))
+    is_float = y.dtype.kind == "f"
+    checked_y = _as_float32(y, where, y_name) if is_float else _as_labels(y, where, y_name)
+    if weights is None:
+        return Split(checked_x, checked_y)
+    return Split(checked_x, checked_y, _as_weights(np.asarray(weights), checked_y, where))
 
 
 def check_declared(
@@ -119,7 +130,7 @@ def check_declared(
     """What `check_split` can tell from types and shapes: a file's header is enough for it."""
     x_name, y_name = names
     _check_x_type(x_type, f"{where}: {x_name}")
-    _check_y_type(y_type, y_shape, f"{where}: {y_name}")
+    _check_y_type(y_type, f"{where}: {y_name}")
     if len(x_shape) < 2:
         raise DataError(
             f"{where}: {x_name} must have an axis of samples and at least one more; its shape is "
@@ -155,7 +166,7 @@ def _check_x_type(dtype: np.dtype, what: str) -> None:
     )
 
 
-def _check_y_type(dtype: np.dtype, shape: tuple[int, ...], what: str) -> None:
+def _check_y_type(dtype: np.dtype, what: str) -> None:
     if _is_float(dtype):
         return
     if dtype.kind not in "iub":
@@ -165,11 +176,6 @@ def _check_y_type(dtype: np.dtype, shape: tuple[int, ...], what: str) -> None:
         raise DataError(
             f"{what} must hold integers (the class of each sample) or floats (values to be met); "
             f"it is {dtype}.{hint}"
-        )
-    if len(shape) != 1:
-        raise DataError(
-            f"{what} holds integers and must have one axis, the class of each sample; its shape "
-            f"is {shape}. One-hot rows become classes by .argmax(axis=1), a column by .reshape(-1)."
         )
 
 
@@ -195,16 +201,37 @@ def _as_float32(array: np.ndarray, where: str, name: str) -> np.ndarray:
     return values
 
 
+def _as_weights(weights: np.ndarray, y: np.ndarray, where: str) -> np.ndarray:
+    """How much samples, or positions of them, count."""
+    if weights.dtype.kind not in "iub" and not _is_float(weights.dtype):
+        raise DataError(f"{where}: weights must be numbers ≥ 0; they are {weights.dtype}.")
+    if weights.shape not in (y.shape[:1], y.shape, y.shape[:-1]):
+        raise DataError(
+            f"{where}: weights must have one number for each sample, shape {y.shape[:1]}, or for "
+            f"each position of y, whose shape is {y.shape}; their shape is {weights.shape}."
+        )
+    values = _as_float32(weights, where, "weights")
+    if (values < 0).any():
+        index = np.unravel_index(int((values < 0).argmax()), values.shape)
+        raise DataError(
+            f"{where}: {_place('weights', index)} is {float(values[index])}; a weight is a number "
+            "≥ 0. A sample of weight 0 does not count."
+        )
+    return values
+
+
 def _as_labels(array: np.ndarray, where: str, name: str) -> np.ndarray:
     if array.dtype.kind != "b":
-        bad = array > LARGEST_LABEL if array.dtype.kind == "u" else (array < 0)
-        if array.dtype.kind == "i" and array.dtype.itemsize > 4:
-            bad |= array > LARGEST_LABEL
+        # Positions that do not count may be marked by a number below 0; samples are left out.
+        lowest = 0 if array.ndim == 1 else -LARGEST_LABEL
+        bad = array > LARGEST_LABEL
+        if array.dtype.kind == "i":
+            bad |= array < lowest
         if bad.any():
-            index = int(bad.argmax())
+            index = np.unravel_index(int(bad.argmax()), array.shape)
             raise DataError(
-                f"{where}: {name}[{index}] is {int(array[index])}; a label must be a class from "
-                f"0 to {LARGEST_LABEL}. Number the classes from 0, or leave that sample out."
+                f"{where}: {_place(name, index)} is {int(array[index])}; a label must be a class "
+                f"from 0 to {LARGEST_LABEL}. Number the classes from 0, or leave that sample out."
             )
     return np.ascontiguousarray(array, dtype=np.int32)
 

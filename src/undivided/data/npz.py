@@ -61,8 +61,9 @@ class _Header:
 def read_npz(path: str | os.PathLike[str]) -> Dataset:
     """The arrays x and y, and if there are any x_test and y_test, of an .npz file.
 
-    Other arrays in the file are left alone. The types are those of `check_split`. Pickled objects
-    are refused unread. Raises `DataError` for every file that cannot be trusted or trained on.
+    `weights` and `weights_test`, if there are any, say how much each sample counts. Other arrays
+    in the file are left alone. The types are those of `check_split`. Pickled objects are refused
+    unread. Raises `DataError` for every file that cannot be trusted or trained on.
     """
     file, size = plain_file(path, "an .npz file with the arrays x and y")
     with _damage_reported(file):
@@ -79,7 +80,7 @@ def _read(file: Path, size: int) -> Dataset:
             with archive.open(info) as stream:
                 headers[name] = _read_header(stream, f"{file}: {name}")
             _check_sizes(info, headers[name], f"{file}: {name}")
-        for x_name, y_name in pairs:
+        for x_name, y_name, *_ in pairs:
             x, y = headers[x_name], headers[y_name]
             check_declared(x.dtype, x.shape, y.dtype, y.shape, str(file), (x_name, y_name))
         check_memory(sum(header.data_size for header in headers.values()), str(file))
@@ -134,7 +135,7 @@ def _open_archive(raw: IO[bytes], file: Path) -> ZipFile:
 
 
 def _pairs(members: dict[str, ZipInfo], file: Path) -> list[dict[str, ZipInfo]]:
-    """The members to read: those of x and y, then those of x_test and y_test if there are any."""
+    """The members to read: x, y and perhaps weights; then x_test … if there are any."""
     arrays = {
         name.removesuffix(".npy"): info for name, info in members.items() if name.endswith(".npy")
     }
@@ -149,7 +150,8 @@ def _pairs(members: dict[str, ZipInfo], file: Path) -> list[dict[str, ZipInfo]]:
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing. "
             f"In the file: {there or 'no array at all'}. Save it with {_SAVE}."
         )
-    return [{name: arrays[name] for name in pair} for pair in wanted]
+    wanted_all = ((*pair, pair[0].replace("x", "weights", 1)) for pair in wanted)
+    return [{name: arrays[name] for name in names if name in arrays} for names in wanted_all]
 
 
 def _check_member(info: ZipInfo, file_size: int, where: str) -> None:
@@ -265,10 +267,12 @@ def _check_sizes(info: ZipInfo, header: _Header, where: str) -> None:
 def _read_split(
     archive: ZipFile, pair: dict[str, ZipInfo], headers: dict[str, _Header], file: Path
 ) -> Split:
-    (x_name, x_info), (y_name, y_info) = pair.items()
-    x = _read_array(archive, x_info, headers[x_name], f"{file}: {x_name}")
-    y = _read_array(archive, y_info, headers[y_name], f"{file}: {y_name}")
-    return check_split(x, y, str(file), names=(x_name, y_name))
+    x_name, y_name, *_ = pair
+    x, y, *weights = (
+        _read_array(archive, info, headers[name], f"{file}: {name}") for name, info in pair.items()
+    )
+    names = (x_name, y_name)
+    return check_split(x, y, str(file), names=names, weights=weights[0] if weights else None)
 
 
 def _read_array(archive: ZipFile, info: ZipInfo, header: _Header, where: str) -> np.ndarray:

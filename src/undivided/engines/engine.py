@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from undivided.plan.plan import Plan
 
 __all__ = ["Engine", "Packed", "Results", "Samples", "TrainedSteps", "checked_order"]
 
-# N samples, [N, *plan.input.shape]; targets y are [N] class numbers.
+# N samples, [N, *plan.input.shape]; y are Targets, or an array [N, …] to make them of.
 
 Samples = np.ndarray | Sequence[np.ndarray]
 """One array for all samples, or where an axis is ragged one array for each."""
@@ -38,8 +38,9 @@ Results = np.ndarray | list[np.ndarray]
 class TrainedSteps:
     """What a run of training steps did.
 
-    `losses` holds, for each step done, the sum of its samples' losses. `failed` says that the
-    step after those had a non-finite loss; the parameters are as they were before it.
+    `losses` holds, for each step done, the sum of its rows' losses, each times its weight.
+    `failed` says that the step after those had a non-finite loss; the parameters are as they were
+    before it.
     """
 
     losses: np.ndarray
@@ -83,8 +84,8 @@ class Engine(Protocol):
         """Layer name → softmax weights [N, heads, S, S]."""
         ...
 
-    def loss_and_gradients(self, x: Samples, y: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
-        """The mean loss of the samples and its gradient for each parameter."""
+    def loss_and_gradients(self, x: Samples, y: Any) -> tuple[float, dict[str, np.ndarray]]:
+        """The mean loss of the samples' rows and its gradient for each parameter."""
         ...
 
     def pull_back(self, x: Samples, dy: Samples) -> tuple[Results, dict[str, np.ndarray]]:
@@ -94,7 +95,7 @@ class Engine(Protocol):
     def train(
         self,
         x: Samples,
-        y: np.ndarray,
+        y: Any,
         order: np.ndarray,
         batch_size: int,
         first_step: int,

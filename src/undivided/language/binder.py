@@ -275,7 +275,11 @@ class Binder:
         found = []
         for node in nodes:
             value = _FAILED
-            if leading_name(node) is not None and not isinstance(node, Entry):
+            if isinstance(node, (String, Word)) and node.text in family.shorts:
+                value = family.shorts[node.text]()
+            elif isinstance(node, String) and family.shorts:
+                self._report(node, _unknown(family, node.text))
+            elif leading_name(node) is not None and not isinstance(node, Entry):
                 value = self._call(family, node, depth + 1)
             elif not isinstance(node, (Broken, Repeated)):
                 self._report(
@@ -303,7 +307,7 @@ def _unknown(family: type[Description], name: str) -> str:
     kinds = kinds_of(name)
     if kinds:
         return f"Expected {with_article(noun(family))}. {name} is {with_article(kinds[0])}."
-    known = members(family)
+    known = {**family.shorts, **members(family)}
     near = suggest(name, known) or f" There are: {', '.join(sorted(known))}."
     return f"There is no {noun(family)} {shortened(name)}.{near}"
 

@@ -77,6 +77,8 @@ def _value(value: Any, indent: str, depth: int) -> str:
             return "(" + ", ".join(_value(item, indent, depth) for item in value) + ")"
         case File() if source_of(value.path) == value:
             return quoted(value.path)
+        case Description() if value.short is not None and _is_plain(value):
+            return quoted(value.short)
     return _call(value, indent, depth)
 
 
@@ -101,6 +103,12 @@ def _call(described: Description, indent: str, depth: int) -> str:
     lines = [deeper + _value(layer, deeper, depth + 1) for layer in getattr(described, inside)]
     head = call if arguments else described.keyword
     return "\n".join([f"{head} {{", *lines, f"{indent}}}"]) if lines else f"{head} {{}}"
+
+
+def _is_plain(described: Description) -> bool:
+    """Whether a description has nothing but defaults."""
+    fields = (field for field, _ in signature(type(described)).values())
+    return all(_is_default(field, getattr(described, field.name)) for field in fields)
 
 
 def _is_default(field: Field[Any], value: Any) -> bool:

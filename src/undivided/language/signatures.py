@@ -111,7 +111,9 @@ def choices(hint: Any) -> list[str]:
         for choice in typing.get_args(option)
         if isinstance(choice, str)
     ]
-    return found + [keyword for family in families(hint) for keyword in members(family)]
+    for family in families(hint):
+        found += [*family.shorts, *members(family)]
+    return found
 
 
 def noun(family: type[Description]) -> str:

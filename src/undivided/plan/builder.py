@@ -39,14 +39,7 @@ def lower(network: Network) -> Plan:
     x = builder.values["input"]
     for layer in network.layers:
         x = builder.lower(layer, x)
-    if network.loss == "sparse_categorical_crossentropy" and len(x.shape) != 1:
-        error = ShapeError(
-            f"The loss {network.loss!r} wants one row of scores for each sample, shape (classes,)."
-            f" The last layer gives {show_shape(x.shape)}."
-            " Put GlobalAveragePooling1D() or Flatten() before the output layer."
-        )
-        error.layer = network.layers[-1]
-        raise error
+    x = builder.logits(x, network.loss.link)
     return Plan(
         name=network.name,
         input=builder.values["input"],
@@ -106,6 +99,16 @@ class Builder(Primitives):
             number += 1
         self._numbers[base] = number
         return name
+
+    def logits(self, x: Value, link: str | None) -> Value:
+        """What the loss is computed from: `x`, before the activation that the loss takes over."""
+        last = self.operations[-1] if self.operations else None
+        if link is None or last is None or last.output != x.name:
+            return x
+        if last.kind != "activation" or last.attributes["function"] != link:
+            return x
+        del self.operations[-1], self.values[x.name]
+        return self.values[last.inputs[0]]
 
     # What a layer may ask of the value it is given.
 

@@ -45,7 +45,7 @@ def describe_json(network: Network, length: int = LENGTH) -> dict[str, Any]:
         "name": plan.name,
         "input": _plain(plan.input.shape),
         "output": _plain(plan.output.shape),
-        "loss": plan.loss,
+        "loss": str(plan.loss),
         "optimizer": _in_full(network.optimizer),
         "layers": layers,
         "parameters": plan.parameter_count,
@@ -196,7 +196,7 @@ def graph(network: Network) -> str:
             if name in learned:
                 gradients.append(f'  n{i} -.->|"d {shape}"| {nodes[name]}')
     shape = show_shape(plan.output.shape)
-    lines.append(f'  loss(["{_escaped(plan.loss)}"])')
+    lines.append(f'  loss(["{_escaped(str(plan.loss))}"])')
     edges.append(f'  {nodes[plan.output.name]} -->|"{shape}"| loss')
     gradients.append(f'  loss -.->|"d {shape}"| {nodes[plan.output.name]}')
     return "\n".join([*lines, *edges, *gradients])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from undivided.training.losses import Loss
     from undivided.training.optimizers import Optimizer
 
 __all__ = [
@@ -119,7 +120,7 @@ class Plan:
     parameters: Mapping[str, Parameter]
     layers: tuple[tuple[str, str], ...]
     """(name, what was written) of each layer, in order."""
-    loss: str
+    loss: Loss
     optimizer: Optimizer
     """The update rule; with the loss it makes the plan a training plan."""
 

@@ -7,14 +7,18 @@ and of how soon a Ctrl-C is noticed, not of what comes out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from undivided.engines.engine import Engine
+from undivided.engines.engine import Engine, Results
+from undivided.engines.reference import LOSSES
 from undivided.plan.plan import Plan, Shape
 from undivided.samples import Samples, longest_sample
+from undivided.targets import as_targets
 from undivided.training.history import Evaluation
+from undivided.training.metrics import Metric, metrics_for
 
 __all__ = ["evaluate", "predict", "probabilities", "samples_at_once"]
 
@@ -39,37 +43,62 @@ def samples_at_once(plan: Plan, length: int) -> int:
     return max(1, min(_MOST_SAMPLES, _VALUES_AT_ONCE // max(1, values + scores)))
 
 
-def predict(engine: Engine, x: Samples, check: Callable[[], None] | None = None) -> np.ndarray:
+def predict(engine: Engine, x: Samples, check: Callable[[], None] | None = None) -> Results:
     """The plan's output for each sample; `check` may end it between two pieces."""
     pieces = []
     for rows in _slices(engine.plan, x):
         if check is not None:
             check()
         pieces.append(engine.predict(x[rows]))
-    return np.concatenate(pieces)
+    if isinstance(pieces[0], np.ndarray):
+        return np.concatenate(pieces)
+    return [result for piece in pieces for result in piece]
 
 
 def evaluate(
-    engine: Engine, x: Samples, y: np.ndarray, check: Callable[[], None] | None = None
+    engine: Engine,
+    x: Samples,
+    y: Any,
+    metrics: Sequence[Metric] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Evaluation:
-    """Mean loss and share of samples whose highest score, the first of equals, is their class."""
-    logits = predict(engine, x, check)
-    right = np.count_nonzero(logits.argmax(axis=1) == y)
-    return Evaluation(float(_losses(logits, y).mean()), float(right / len(x)))
+    """The mean loss of the samples and what the metrics say of them, a piece at a time."""
+    loss, targets = engine.plan.loss, as_targets(engine.plan, y, len(x))
+    metrics = metrics_for(loss) if metrics is None else metrics
+    losses, sums = 0.0, [np.zeros(()) for _ in metrics]
+    for rows in _slices(engine.plan, x):
+        if check is not None:
+            check()
+        output = engine.predict(x[rows])
+        wanted = targets.take(np.arange(len(x))[rows])
+        flat = _rows(output, engine.plan.output.width)
+        met = wanted.values if wanted.values.ndim == 1 else wanted.values.astype(np.float64)
+        weights = np.ones(len(flat)) if wanted.weights is None else wanted.weights
+        weights = weights.astype(np.float64)
+        each = LOSSES[loss.primitive].forward(flat, met, **loss.attributes())
+        losses += float((each * weights).sum())
+        sums = [
+            known + metric.sums(loss.targets, flat, met, weights)
+            for known, metric in zip(sums, metrics, strict=True)
+        ]
+    found = {m.label: m.value(s) for m, s in zip(metrics, sums, strict=True)}
+    return Evaluation(losses / targets.weight_of(), found.get("accuracy"), found)
 
 
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """softmax(logits) over the last axis."""
+def _rows(output: Results, width: int) -> np.ndarray:
+    """The rows of all samples end to end, in float64."""
+    if isinstance(output, np.ndarray):
+        return output.reshape(-1, width).astype(np.float64)
+    return np.concatenate([each.reshape(-1, width) for each in output]).astype(np.float64)
+
+
+def probabilities(logits: np.ndarray, link: str = "softmax") -> np.ndarray:
+    """softmax(logits) over the last axis, or the sigmoid of each."""
+    if link == "sigmoid":
+        e = np.exp(-np.abs(logits))
+        return np.where(logits < 0, e, 1) / (1 + e)
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-def _losses(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """−ln softmax(logits)[y] of each sample, by log-sum-exp: [N] float64."""
-    scores = logits.astype(np.float64)
-    highest = scores.max(axis=1)
-    lse = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
-    return lse - scores[np.arange(len(y)), y]
 
 
 def _slices(plan: Plan, x: Samples) -> Iterator[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,27 +19,59 @@ class Epoch:
     """One pass over all samples.
 
     `loss` is the mean over the samples as each was met, `seconds` the time of training alone
-    (the shuffle included, the test not), `test_accuracy` a fraction, or None without a test.
+    (the shuffle included, the test not). After a test, `test_loss` is its loss, `metrics` what
+    the network's metrics say, by name, and `test_accuracy` a fraction where it is one of them.
     """
 
     epoch: int
     loss: float
     seconds: float
     test_accuracy: float | None = None
+    test_loss: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         text = f"Epoch {self.epoch} | loss={self.loss:.6f} | time={self.seconds:.3f}s"
         if self.test_accuracy is not None:
-            text += f" | test_acc={100 * self.test_accuracy:.2f}%"
-        return text
+            text += f" | test_acc={percent(self.test_accuracy)}"
+        others = {name: value for name, value in self.metrics.items() if name != "accuracy"}
+        return text + shown(others)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model does on samples whose classes are known; `accuracy` is a fraction."""
+    """How a model does on samples whose targets are known.
+
+    `metrics` are the network's, by name; `accuracy` is a fraction where it is one of them.
+    """
 
     loss: float
-    accuracy: float
+    accuracy: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        text = f"loss={self.loss:.6f}"
+        if self.accuracy is not None:
+            text += f" | test_acc={percent(self.accuracy)}"
+        return text + shown({k: v for k, v in self.metrics.items() if k != "accuracy"})
+
+
+def percent(share: float) -> str:
+    """A fraction as people read it: `97.50%`."""
+    return f"{100 * share:.2f}%"
+
+
+def shown(metrics: Mapping[str, float]) -> str:
+    """` | test_mae=0.1234`: metrics at the end of a line."""
+    return "".join(
+        f" | test_{name}={percent(value) if is_share(name) else f'{value:.6g}'}"
+        for name, value in metrics.items()
+    )
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric of this name is a fraction, which people read as percent."""
+    return metric == "accuracy" or metric.startswith("top_")
 
 
 @dataclass

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 from undivided.errors import ArgumentError
-from undivided.training.history import Epoch
+from undivided.training.history import Epoch, is_share
 from undivided.training.progress import Progress
 
 __all__ = ["Log"]
 
 
 class Log(Progress):
-    """`epoch,loss,time,test_accuracy`, the accuracy in percent and empty without a test.
+    """`epoch,loss,time,test_accuracy`: a column for each metric, empty without a test.
+
+    Accuracies are in percent.
 
     The folder is made. Opening happens at once, so that a path that cannot be written is an
     error before training and not after it. `continued` adds to a log that is there already.
     """
 
-    header = "epoch,loss,time,test_accuracy"
-
-    def __init__(self, path: str | os.PathLike[str], *, continued: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        continued: bool = False,
+        metrics: Sequence[str] = ("accuracy",),
+    ) -> None:
         self.path = Path(os.path.expanduser(path))
+        self.metrics = tuple(metrics)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file: TextIO = self.path.open("a" if continued else "w", encoding="utf-8")
             if self._file.tell() == 0:
-                self._write(self.header)
+                self._write(",".join(["epoch,loss,time", *(f"test_{m}" for m in self.metrics)]))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ArgumentError(
@@ -38,8 +46,14 @@ class Log(Progress):
             ) from error
 
     def finished(self, entry: Epoch) -> None:
-        accuracy = "" if entry.test_accuracy is None else f"{100 * entry.test_accuracy:.2f}"
-        self._write(f"{entry.epoch},{entry.loss:.6f},{entry.seconds:.3f},{accuracy}")
+        start = f"{entry.epoch},{entry.loss:.6f},{entry.seconds:.3f}"
+        self._write(",".join([start, *(self._cell(entry, name) for name in self.metrics)]))
+
+    def _cell(self, entry: Epoch, name: str) -> str:
+        value = entry.test_accuracy if name == "accuracy" else entry.metrics.get(name)
+        if value is None:
+            return ""
+        return f"{100 * value:.2f}" if is_share(name) else f"{value:.6g}"
 
     def _write(self, line: str) -> None:
         self._file.write(line + "\n")

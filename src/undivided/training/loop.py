@@ -9,26 +9,30 @@ measured, and nothing that comes out depends on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from undivided.engines.engine import Engine
 from undivided.errors import NonFiniteError
 from undivided.samples import Samples, taken
+from undivided.targets import Targets, as_targets
 from undivided.training.evaluation import evaluate
 from undivided.training.history import Epoch, TrainingState
+from undivided.training.metrics import Metric
 from undivided.training.progress import Interruption, Progress
 from undivided.training.schedules import Schedule, learning_rate_at
 
 __all__ = ["train"]
 
-# N samples: x [N, *input.shape], y [N] int32; a step takes `batch_size` of them.
+# N samples x [N, *input.shape] and their targets y; a step takes `batch_size` of them.
 
-Labelled = tuple[Samples, np.ndarray]
+Labelled = tuple[Samples, Any]
 
-Diagnosis = Callable[[Samples, np.ndarray], str | None]
+Diagnosis = Callable[[Samples, Targets], str | None]
 """Says where in a batch (x, y) the first number that is not finite appears."""
 
 CHUNK_SECONDS = 0.05
@@ -47,6 +51,7 @@ def train(
     epochs: int,
     batch_size: int,
     learning_rate: float | Schedule,
+    metrics: Sequence[Metric] | None = None,
     watchers: Iterable[Progress] = (),
     diagnose: Diagnosis | None = None,
 ) -> list[Epoch]:
@@ -60,10 +65,15 @@ def train(
         for _ in range(epochs):
             loss, seconds = run.epoch()
             state.epochs += 1
-            accuracy = None
+            entry = Epoch(state.epochs, loss, seconds)
             if test is not None:
-                accuracy = evaluate(engine, *test, interruption.check).accuracy
-            entry = Epoch(state.epochs, loss, seconds, accuracy)
+                found = evaluate(engine, *test, metrics, interruption.check)
+                entry = replace(
+                    entry,
+                    test_accuracy=found.accuracy,
+                    test_loss=found.loss,
+                    metrics=found.metrics,
+                )
             state.history.append(entry)
             history.append(entry)
             for watcher in watchers:
@@ -88,7 +98,8 @@ class _Run:
     ) -> None:
         self.engine = engine
         self.state = state
-        self.x, self.y = samples
+        self.x = samples[0]
+        self.y = as_targets(engine.plan, samples[1], len(self.x))
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.watchers = watchers
@@ -103,7 +114,7 @@ class _Run:
         self.state.generator.shuffle(order)
         seconds = perf_counter() - started
 
-        count, done, seen = len(order), 0, 0.0
+        count, done, seen, weight = len(order), 0, 0.0, 0.0
         losses: list[np.ndarray] = []
         while done < count:
             self.interruption.check()
@@ -115,10 +126,11 @@ class _Run:
             done += len(chunk)
             seen += float(losses[-1].sum())
             self._pace(steps, elapsed)
+            weight += self.y.weight_of(chunk)
             for watcher in self.watchers:
-                watcher.advanced(self.state.epochs + 1, done, count, seen / done)
+                watcher.advanced(self.state.epochs + 1, done, count, seen / (weight or 1.0))
         # Summed at the end and not chunk by chunk, or the last digit would tell the chunks.
-        return float(np.concatenate(losses).sum() / count), seconds
+        return float(np.concatenate(losses).sum() / self.y.weight_of()), seconds
 
     def _chunk(self, chunk: np.ndarray, steps: int, losses: list[np.ndarray]) -> float:
         """Take the steps; the seconds of the engine's call alone."""
@@ -151,7 +163,7 @@ class _Run:
     def _not_finite(self, batch: np.ndarray, step: int) -> NonFiniteError:
         found = None
         if self.diagnose is not None:
-            found = self.diagnose(taken(self.x, batch), self.y[batch])
+            found = self.diagnose(taken(self.x, batch), self.y.take(batch))
         where = f"\nThe first number that is not: {found}." if found else ""
         return NonFiniteError(
             f"The loss of epoch {self.state.epochs + 1}, step {step} is not finite.{where}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from undivided.engines.engine import Packed, Results, Samples, TrainedSteps, che
 from undivided.engines.native.machine import instruction_set, thread_count
 from undivided.plan.plan import Plan, Ragged
 from undivided.plan.schedule import Purpose, Schedule, schedule
+from undivided.targets import Targets, as_targets
 from undivided.training.optimizers import SGD, Adam, AdamW, Optimizer
 
 __all__ = ["NativeEngine"]
@@ -114,12 +116,14 @@ class NativeEngine:
         self._session("weights").run(self._flat, batch.samples(), outputs, starts, self.threads)
         return dict(zip(layers, batch.split(output, shapes), strict=True))
 
-    def loss_and_gradients(self, x: Samples, y: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
+    def loss_and_gradients(self, x: Samples, y: Any) -> tuple[float, dict[str, np.ndarray]]:
         batch = _Batch(self, x)
+        targets = as_targets(self.plan, y, batch.count)
         total = _aligned(self._schedule.storage.floats)
         loss = self._session("train").gradients(
             self._flat,
-            batch.samples(y),
+            batch.samples(),
+            _native_targets(targets),
             self._schedule.slice_samples(batch.count),
             total,
             None,
@@ -128,7 +132,9 @@ class NativeEngine:
             [],
             self.threads,
         )
-        return loss / batch.count, {k: v.copy() for k, v in self._views(total).items()}
+        return loss / (targets.weight_of() or 1.0), {
+            k: v.copy() for k, v in self._views(total).items()
+        }
 
     def pull_back(self, x: Samples, dy: Samples) -> tuple[Results, dict[str, np.ndarray]]:
         batch = _Batch(self, x)
@@ -137,6 +143,7 @@ class NativeEngine:
         self._session("pull_back").gradients(
             self._flat,
             batch.samples(),
+            None,
             self._schedule.slice_samples(batch.count),
             total,
             batch.joined(dy),
@@ -151,7 +158,7 @@ class NativeEngine:
     def train(
         self,
         x: Samples,
-        y: np.ndarray,
+        y: Any,
         order: np.ndarray,
         batch_size: int,
         first_step: int,
@@ -161,7 +168,8 @@ class NativeEngine:
         losses, failed = self._session("train").train(
             self._flat,
             list(self._slots.values()),
-            batch.samples(y),
+            batch.samples(),
+            _native_targets(as_targets(self.plan, y, batch.count)),
             checked_order(order, batch.count, batch_size, len(learning_rates)),
             batch_size,
             self._schedule.slice_samples(batch_size),
@@ -224,10 +232,8 @@ class _Batch:
         else:
             self.x = np.zeros((0, engine.plan.input.width), np.float32)
 
-    def samples(self, y: np.ndarray | None = None) -> _native.Samples:
-        first_row = None if self.lengths is None else _starts(self.lengths)
-        target = None if y is None else np.ascontiguousarray(y, np.int32)
-        return _native.Samples(self.x, first_row, target)
+    def samples(self) -> _native.Samples:
+        return _native.Samples(self.x, None if self.lengths is None else _starts(self.lengths))
 
     def _sizes(self, shape: tuple[int | Ragged, ...]) -> np.ndarray | int:
         """Numbers in each sample's part of an output: an array where lengths differ."""
@@ -284,6 +290,20 @@ class _Batch:
         if isinstance(dy, np.ndarray) and dy.dtype != object:
             return np.ascontiguousarray(dy, np.float32)
         return np.concatenate([np.asarray(d, np.float32).ravel() for d in dy])
+
+
+def _native_targets(targets: Targets) -> _native.Targets:
+    """Targets as the native side reads them: classes or values, and what rows count."""
+    values = targets.values
+    by_class = values.ndim == 1
+    return _native.Targets(
+        values if by_class else None,
+        None if by_class else np.ascontiguousarray(values, np.float32),
+        targets.starts,
+        targets.rows,
+        targets.weights,
+        targets.totals,
+    )
 
 
 def _readable(x: np.ndarray) -> np.ndarray:

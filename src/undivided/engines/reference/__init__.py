@@ -13,6 +13,6 @@ what backward needs besides, it computes again, so that it can be read and check
 (`undivided.check_gradients(linear.forward, linear.backward, x, weight)`).
 """
 
-from undivided.engines.reference.engine import PRIMITIVES, ReferenceEngine
+from undivided.engines.reference.engine import LOSSES, PRIMITIVES, ReferenceEngine
 
-__all__ = ["PRIMITIVES", "ReferenceEngine"]
+__all__ = ["LOSSES", "PRIMITIVES", "ReferenceEngine"]

@@ -23,7 +23,9 @@ from undivided.engines.reference import (
     activation,
     add,
     attention,
+    binary_cross_entropy,
     cross_entropy,
+    deviation,
     linear,
     normalize,
     pool,
@@ -35,8 +37,9 @@ from undivided.engines.reference import (
 from undivided.engines.reference.samples import Samples, gather, groups, take
 from undivided.errors import ArgumentError, DataError, ShapeError
 from undivided.plan.plan import Operation, Plan
+from undivided.targets import Targets, as_targets
 
-__all__ = ["PRIMITIVES", "ReferenceEngine"]
+__all__ = ["LOSSES", "PRIMITIVES", "ReferenceEngine"]
 
 PRIMITIVES: dict[str, ModuleType] = {
     "rescale": rescale,
@@ -50,6 +53,13 @@ PRIMITIVES: dict[str, ModuleType] = {
     "pool": pool,
     "reshape": reshape,
 }
+
+LOSSES: dict[str, ModuleType] = {
+    "cross_entropy": cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "deviation": deviation,
+}
+"""What a row of the output and its target become: one number, the row's loss."""
 
 Values = dict[str, np.ndarray]
 
@@ -107,19 +117,25 @@ class ReferenceEngine:
         return gathered
 
     @np.errstate(all="ignore")
-    def loss_and_gradients(self, x: Samples, y: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
-        """The mean loss of the samples and its gradient for each parameter."""
-        labels = self._labels(x, y)
+    def loss_and_gradients(self, x: Samples, y: Any) -> tuple[float, dict[str, np.ndarray]]:
+        """The mean loss of the samples' rows and its gradient for each parameter."""
+        targets = self._targets(x, y)
+        weight = targets.weight_of() or 1.0  # where nothing counts, all sums are 0
+        loss, arguments = LOSSES[self.plan.loss.primitive], self.plan.loss.attributes()
         total, gradients = 0.0, self._zeros()
         for rows, group in groups(self.plan, x, self.dtype):
             values = self._forward(group)
-            logits = values[self.plan.output.name]
-            losses = cross_entropy.forward(logits, labels[rows])
-            total += float(losses.sum(dtype=np.float64))
-            dlosses = np.full(len(rows), 1 / len(x), self.dtype)
-            dlogits = cross_entropy.backward(dlosses, logits, labels[rows])
-            self._backward(values, dlogits, gradients)
-        return total / len(x), gradients
+            output = values[self.plan.output.name]
+            wanted, weights = _shaped(targets.take(rows), output)
+            losses = loss.forward(output, wanted, **arguments)
+            # What does not count may be anything, infinite too.
+            counted = np.where(weights > 0, losses * weights, 0)
+            total += float(counted.sum(dtype=np.float64))
+            dlosses = weights / weight
+            doutput = loss.backward(dlosses.astype(self.dtype), output, wanted, **arguments)
+            doutput = np.where(weights[..., None] > 0, doutput, 0)
+            self._backward(values, doutput, gradients)
+        return total / weight, gradients
 
     @np.errstate(all="ignore")
     def pull_back(self, x: Samples, dy: Samples) -> tuple[Any, dict[str, np.ndarray]]:
@@ -144,7 +160,7 @@ class ReferenceEngine:
     def train(
         self,
         x: Samples,
-        y: np.ndarray,
+        y: Any,
         order: np.ndarray,
         batch_size: int,
         first_step: int,
@@ -152,20 +168,22 @@ class ReferenceEngine:
     ) -> TrainedSteps:
         """Take one step for each learning rate, over the samples that `order` names."""
         losses: list[float] = []
+        targets = self._targets(x, y)
         order = checked_order(order, len(x), batch_size, len(learning_rates))
         for number, rate in enumerate(learning_rates):
             batch = order[number * batch_size : (number + 1) * batch_size]
-            loss, gradients = self.loss_and_gradients(take(x, batch), np.asarray(y)[batch])
+            chosen = targets.take(batch)
+            loss, gradients = self.loss_and_gradients(take(x, batch), chosen)
             if not np.isfinite(loss):
                 return TrainedSteps(np.array(losses, np.float64), failed=True)
             self._update(gradients, first_step + number + 1, float(rate))
-            losses.append(loss * len(batch))
+            losses.append(loss * chosen.weight_of())
         return TrainedSteps(np.array(losses, np.float64), failed=False)
 
     # Besides the protocol.
 
     @np.errstate(all="ignore")
-    def diagnose(self, x: Samples, y: np.ndarray) -> str | None:
+    def diagnose(self, x: Samples, y: Any) -> str | None:
         """Layer and tensor of the first number that is not finite; None where all are finite.
 
         Looked for in the order in which one would cause another: parameters, input, what each
@@ -174,7 +192,8 @@ class ReferenceEngine:
         for name, parameter in self.plan.parameters.items():
             if trouble := _non_finite(self.parameters[name]):
                 return f"layer {parameter.layer!r}: its parameter {name!r} holds {trouble}"
-        labels = self._labels(x, y)
+        targets = self._targets(x, y)
+        loss, arguments = LOSSES[self.plan.loss.primitive], self.plan.loss.attributes()
         for rows, group in groups(self.plan, x, self.dtype):
             if trouble := _non_finite(group, rows):
                 return f"the input holds {trouble}"
@@ -182,7 +201,8 @@ class ReferenceEngine:
             for op in self.plan.operations:
                 if trouble := _non_finite(values[op.output], rows):
                     return f"layer {op.layer!r}: its {op.kind} gives {op.output!r} with {trouble}"
-            losses = cross_entropy.forward(values[self.plan.output.name], labels[rows])
+            output = values[self.plan.output.name]
+            losses = loss.forward(output, _shaped(targets.take(rows), output)[0], **arguments)
             if trouble := _non_finite(losses, rows):
                 return f"the loss holds {trouble}"
         return None
@@ -237,21 +257,20 @@ class ReferenceEngine:
             for name, parameter in self.plan.parameters.items()
         }
 
-    def _labels(self, x: Samples, y: np.ndarray) -> np.ndarray:
-        labels, classes = np.asarray(y), self.plan.output.width
-        if labels.shape != (len(x),) or labels.dtype.kind not in "iu" or not len(x):
-            raise DataError(
-                f"{self.plan.name} expects a class number for each of {len(x)} samples: whole "
-                f"numbers [{len(x)}], at least one. Got {labels.dtype.name} {list(labels.shape)}."
-            )
-        outside = (labels < 0) | (labels >= classes)
-        if outside.any():
-            first = int(np.argmax(outside))
-            raise DataError(
-                f"{self.plan.name} expects class numbers from 0 to {classes - 1}. "
-                f"Got {labels[first]} (sample {first})."
-            )
-        return labels
+    def _targets(self, x: Samples, y: Any) -> Targets:
+        if not len(x):
+            raise DataError(f"{self.plan.name} expects at least one sample. Got none.")
+        return as_targets(self.plan, y, len(x))
+
+
+def _shaped(targets: Targets, output: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Targets and weights of samples of one shape, as the rows of their output lie."""
+    rows = output.shape[:-1]
+    by_class = targets.values.ndim == 1
+    values = targets.values.reshape(rows if by_class else output.shape)
+    if targets.weights is None:
+        return values, np.ones(rows, output.dtype)
+    return values, targets.weights.reshape(rows).astype(output.dtype)
 
 
 def _roles(op: Operation) -> list[str]:

@@ -16,6 +16,7 @@ from undivided.plan.primitives import PRIMITIVES
 from undivided.plan.schedule import load
 from undivided.plan.schedule.arena import Lifetime, place
 from undivided.plan.schedule.graph import Graph
+from undivided.plan.schedule.losses import loss_fields
 from undivided.plan.schedule.program import Axis, Buffer, Instruction, Program
 from undivided.plan.schedule.rewrites import padded
 from undivided.plan.schedule.storage import Storage
@@ -229,9 +230,9 @@ class Compiler:
         if self.purpose == "predict":
             self.emit(None, "store", x=self.value(output))
         elif self.purpose == "train":
-            loss = {"sparse_categorical_crossentropy": "cross_entropy"}[self.plan.loss]
             dx, _ = self.into(output)
-            self.emit(None, loss, x=self.value(output), dx=dx)
+            kind, fields = loss_fields(self.plan.loss)
+            self.emit(None, kind, x=self.value(output), dx=dx, **fields)
         elif self.purpose == "pull_back":
             dx, _ = self.into(output)
             if dx >= 0:
