@@ -15,6 +15,7 @@ from undivided._version import __version__
 from undivided.errors import (
     ArgumentError,
     DataError,
+    ExportError,
     LanguageError,
     ModelFileError,
     NonFiniteError,
@@ -60,7 +61,7 @@ from undivided.training.schedules import ExponentialDecay
 
 if TYPE_CHECKING:
     from undivided import data as datasets
-    from undivided import masks, positions, reference
+    from undivided import export, masks, positions, reference
     from undivided._operator.attention import attention, attention_varlen, attention_vjp
     from undivided._operator.cache import KeyValueCache
     from undivided._operator.linear import linear_attention, linear_attention_vjp
@@ -90,6 +91,7 @@ __all__ = [
     "Evaluation",
     "Execution",
     "ExponentialDecay",
+    "ExportError",
     "Flatten",
     "GlobalAveragePooling1D",
     "Huber",
@@ -123,6 +125,7 @@ __all__ = [
     "attention_vjp",
     "check_gradients",
     "datasets",
+    "export",
     "linear_attention",
     "linear_attention_vjp",
     "load",
@@ -140,6 +143,7 @@ __all__ = [
 # What describing a network does not need is imported when it is first asked for.
 _MODULES = {
     "datasets": "undivided.data",
+    "export": "undivided.export",
     "masks": "undivided.masks",
     "positions": "undivided.positions",
     "reference": "undivided.reference",

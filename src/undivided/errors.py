@@ -13,6 +13,7 @@ from typing import Any
 __all__ = [
     "ArgumentError",
     "DataError",
+    "ExportError",
     "LanguageError",
     "ModelFileError",
     "NonFiniteError",
@@ -54,6 +55,10 @@ class DataError(UndividedError, ValueError):
 
 class ModelFileError(UndividedError, ValueError):
     """A model file is damaged, foreign, or does not belong to its own network."""
+
+
+class ExportError(UndividedError, ValueError):
+    """A network has something that the form it is exported to cannot say."""
 
 
 class NonFiniteError(UndividedError, ArithmeticError):

@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from undivided.training.history import Epoch, Evaluation, TrainingState
 from undivided.training.metrics import Metric, metrics_for
 from undivided.training.progress import Lines, Progress
 from undivided.training.schedules import learning_rate_at
+
+if TYPE_CHECKING:
+    from undivided.export import Exported
 
 __all__ = ["Model", "load"]
 
@@ -320,6 +323,14 @@ class Model:
             path,
             ModelFile(self.network, self.seed, state.epochs, state.steps, generator, parameters),
         )
+
+    def export_c(
+        self, folder: str | os.PathLike[str], name: str = "undivided", check: Any = None
+    ) -> Exported:
+        """Print the forward pass as C99 into `folder`: what `undivided.export.c` does."""
+        from undivided.export import c
+
+        return c(self, folder, name, check)
 
     # What comes in, and what goes on behind.
 

@@ -15,6 +15,7 @@ from undivided import __version__
 from undivided.cli.demo import demo
 from undivided.cli.describe import describe
 from undivided.cli.evaluate import evaluate
+from undivided.cli.export import export
 from undivided.cli.predict import predict
 from undivided.cli.recipes import recipes
 from undivided.cli.train import train
@@ -78,7 +79,7 @@ def _print_anything() -> None:
 @click.group(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"]},
-    commands=[demo, describe, evaluate, predict, recipes, train],
+    commands=[demo, describe, evaluate, export, predict, recipes, train],
 )
 @click.version_option(__version__, "--version", message="undivided %(version)s")
 def main() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 __all__ = ["Lifetime", "place"]
 
 ALIGNMENT = 16
-"""Floats in a cache line; every value begins on one."""
+"""Floats in a cache line; every value of the native engine begins on one."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Lifetime:
         return self.first <= other.last and other.first <= self.last
 
 
-def place(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
+def place(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> tuple[list[int], int]:
     """An offset for each, so that no two that live at once overlap, and the size of the whole.
 
     Largest first, each at the lowest offset that is free for as long as it lives.
@@ -32,14 +32,14 @@ def place(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     placed: list[int] = []
     size = 0
     for i in sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i].floats, i)):
-        floats = -(-lifetimes[i].floats // ALIGNMENT) * ALIGNMENT
+        floats = -(-lifetimes[i].floats // alignment) * alignment
         offset = 0
         for j in sorted(
             (j for j in placed if lifetimes[i].meets(lifetimes[j])), key=lambda j: offsets[j]
         ):
             if offset + floats <= offsets[j]:
                 break
-            taken = -(-lifetimes[j].floats // ALIGNMENT) * ALIGNMENT
+            taken = -(-lifetimes[j].floats // alignment) * alignment
             offset = max(offset, offsets[j] + taken)
         offsets[i] = offset
         placed.append(i)

@@ -1,0 +1,113 @@
+"""Exported programs, compiled and run: on this machine and on emulated ones."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import undivided
+from undivided.export import Exported
+
+__all__ = ["RECIPES", "STRICT", "Program", "exported", "models", "need", "trained_like"]
+
+RECIPES = ["digits-attention", "mnist-attention", "mnist-attention-64"]
+"""The recipes that go through every compiler; the others must print, or be refused."""
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+RUNNER = """
+#include "undivided.h"
+#include <stdio.h>
+
+int main(void)
+{
+    float input[UNDIVIDED_INPUTS], logits[UNDIVIDED_LOGITS];
+    while (fread(input, sizeof input, 1, stdin) == 1) {
+        undivided_predict(input, logits);
+        fwrite(logits, sizeof logits, 1, stdout);
+    }
+    return 0;
+}
+"""
+
+
+def need(*tools: str) -> None:
+    """Skip where a compiler or emulator is not installed, and say which."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+class Program:
+    """An exported model, compiled to read samples and write scores."""
+
+    def __init__(self, folder: Path, compiler: str = "gcc", *flags: str) -> None:
+        need(compiler)
+        (folder / "runner.c").write_text(RUNNER)
+        self.path = folder / "_".join(["run", compiler, *flags]).replace("/", "")[:100]
+        sources = [str(folder / "undivided.c"), str(folder / "runner.c")]
+        command = [compiler, *STRICT, "-Wshadow", *flags, *sources, "-lm", "-o", str(self.path)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if "cannot find" in done.stderr and "libclang_rt" in done.stderr:
+            pytest.skip("clang's sanitizers are not installed")
+        assert done.returncode == 0, done.stderr
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """[N, classes]: what the program answers."""
+        samples = np.ascontiguousarray(x, np.float32)
+        done = subprocess.run([str(self.path)], input=samples.tobytes(), capture_output=True)
+        assert done.returncode == 0 and not done.stderr, done.stderr.decode()
+        return np.frombuffer(done.stdout, np.float32).reshape(len(x), -1)
+
+
+def exported(model: undivided.Model, folder: Path, **given: object) -> Exported:
+    return undivided.export.c(model, folder, **given)  # type: ignore[arg-type]
+
+
+def trained_like(network: undivided.Network, seed: int = 1) -> undivided.Model:
+    """A model whose biases and gains are not the zeros and ones that they start from."""
+    model = undivided.Model(network, seed=seed, engine="reference")
+    rng = np.random.default_rng(seed)
+    for name, values in model.parameters.items():
+        model.parameters[name] = values + 0.1 * rng.standard_normal(values.shape)
+    return model
+
+
+def samples_for(model: undivided.Model, count: int, seed: int = 0) -> np.ndarray:
+    """Bytes as numbers where the network begins by rescaling, else numbers around zero."""
+    shape = [n for n in model.plan.input.shape if isinstance(n, int)]
+    rng = np.random.default_rng(seed)
+    if model.plan.operations[0].kind == "rescale":
+        return rng.integers(0, 256, (count, *shape)).astype(np.float32)
+    return rng.standard_normal((count, *shape)).astype(np.float32)
+
+
+NETWORKS = {
+    "everything": """network Everything { input: (6, 4, 3) layers:
+        Rescaling(1/128, -1.0) Patches((2, 1)) Dense(12, activation="gelu") SinusoidalPositions()
+        LearnedPositions() Residual { LayerNormalization() MultiHeadAttention(num_heads=3) }
+        Residual { Dense(20, activation="relu", bias=false) Dense(12) }
+        MultiHeadAttention(2, key_dim=5, bias=false, output_projection=false)
+        Flatten() Dense(9) Activation("gelu") Output(4) }""",
+    "smallest": "network Smallest { input: (3) layers: Output(2) }",
+    "flat": "network F { input: (3, 4) layers: Flatten() Dense(5, activation='relu') Output(2) }",
+    "passed_on": "network PassedOn { input: (2, 3) layers: Flatten() }",
+    "last_in_place": "network L { input: (5) layers: Residual { Dense(5) Activation('relu') } }",
+}
+
+
+def models(names: Sequence[str]) -> list[undivided.Model]:
+    """By the name of a recipe, or of one of the networks above."""
+    return [
+        trained_like(
+            undivided.parse(NETWORKS[name].replace("'", '"'))
+            if name in NETWORKS
+            else undivided.recipe(name)
+        )
+        for name in names
+    ]
