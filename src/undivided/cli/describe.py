@@ -7,6 +7,9 @@ import json
 import click
 
 from undivided.cli.targets import existing_model, network_of
+from undivided.errors import ArgumentError
+from undivided.export.fit import fit_json, fit_page
+from undivided.export.targets import Target, target_named
 
 __all__ = ["describe"]
 
@@ -15,7 +18,14 @@ __all__ = ["describe"]
 @click.argument("target", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 @click.option("--graph", is_flag=True, help="A Mermaid graph, forward and gradient flow.")
-def describe(target: str, as_json: bool, graph: bool) -> None:
+@click.option(
+    "--target",
+    "device",
+    metavar="DEVICE",
+    help="A microcontroller, such as esp32s3 or cortex-m4: whether the network fits, and what to "
+    "shrink.",
+)
+def describe(target: str, as_json: bool, graph: bool, device: str | None) -> None:
     """Say what a network is and what it costs.
 
     That is layers, shapes, parameters, multiply-adds and bytes, before anything is trained. FILE
@@ -25,6 +35,9 @@ def describe(target: str, as_json: bool, graph: bool) -> None:
 
     if as_json and graph:
         raise click.UsageError("--json and --graph are two answers. Ask for one.")
+    if device is not None and graph:
+        raise click.UsageError("--target and --graph are two answers. Ask for one.")
+    room = None if device is None else _target(device)
     if target.endswith(".safetensors"):
         from undivided.files import read_model
 
@@ -32,6 +45,18 @@ def describe(target: str, as_json: bool, graph: bool) -> None:
     else:
         network, _ = network_of(target)
     if as_json:
-        click.echo(json.dumps(page.describe_json(network), indent=2, ensure_ascii=False))
-    else:
-        click.echo(page.graph(network) if graph else page.describe(network))
+        facts = page.describe_json(network)
+        if room is not None:
+            facts["target"] = fit_json(network.plan(), room)
+        click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    click.echo(page.graph(network) if graph else page.describe(network))
+    if room is not None:
+        click.echo("\n" + fit_page(network.plan(), room))
+
+
+def _target(name: str) -> Target:
+    try:
+        return target_named(name)
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from None
