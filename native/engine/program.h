@@ -63,7 +63,10 @@ struct Fold {
   X(position)      /* y = x + table */                                                        \
   X(attention)     /* y = softmax(q·kᵀ·scale)·v */                                            \
   X(normalize)     /* y = (x − mean)/√(variance + ε)·gain + shift */                          \
+  X(rms_normalize) /* y = x/√(mean(x²) + ε)·gain */                                           \
   X(activation)    /* y = f(x) */                                                             \
+  X(softmax)       /* y = e^x / Σ e^x, along each row */                                      \
+  X(multiply)      /* y = x∘z */                                                              \
   X(add)           /* y = x + z */                                                            \
   X(pool)          /* y = mean of the rows of x */                                            \
   X(reshape)       /* y = x under another shape */                                            \
@@ -78,7 +81,9 @@ struct Fold {
   X(store_weights) /* attention weights of the sample = probabilities */
 
 // Activations; and how deviations count.
-#define UNDIVIDED_FUNCTIONS(X) X(none) X(relu) X(gelu) X(squared) X(absolute) X(huber)
+#define UNDIVIDED_FUNCTIONS(X)                                                         \
+  X(none) X(relu) X(gelu) X(gelu_tanh) X(silu) X(tanh) X(sigmoid) X(leaky_relu)        \
+  X(squared) X(absolute) X(huber)
 
 // One operation in one direction. Numbers are indices of buffers and blocks, −1 for none.
 #define UNDIVIDED_WHOLE_FIELDS(X)                                                             \

@@ -28,19 +28,34 @@ UNDIVIDED_INLINE void rescale_backward(const Work& work, const Instruction& op) 
     give(dx + i, load(dy + i) * scale, op.accumulate_x);
 }
 
+// Values may be columns of wider ones: their rows then lie further apart than those of others.
+UNDIVIDED_INLINE bool end_to_end(const Work& work, int64_t a, int64_t b) {
+  return buffer_of(work, a).stride == buffer_of(work, b).stride;
+}
+
 UNDIVIDED_INLINE void add_forward(const Work& work, const Instruction& op) {
-  const float *x = values_of(work, op.x), *z = values_of(work, op.z);
-  float* y = values_of(work, op.y);
-  for (int64_t i = 0; i < floats_of(work, op.y); i += kLanes)
-    store(y + i, load(x + i) + load(z + i));
+  const Buffer& y = buffer_of(work, op.y);
+  bool whole = end_to_end(work, op.x, op.y) && end_to_end(work, op.z, op.y);
+  int64_t rows = whole ? 1 : rows_of(work, y.axis);
+  int64_t floats = whole ? floats_of(work, op.y) : padded(y.width);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float *x = row_of(work, op.x, r), *z = row_of(work, op.z, r);
+    float* to = row_of(work, op.y, r);
+    for (int64_t i = 0; i < floats; i += kLanes) store(to + i, load(x + i) + load(z + i));
+  }
 }
 
 // dx (+)= dy: what passes a gradient on unchanged, for add, position and shared values.
 UNDIVIDED_INLINE void copy_backward(const Work& work, const Instruction& op) {
-  const float* dy = values_of(work, op.dy);
-  float* dx = values_of(work, op.dx);
-  for (int64_t i = 0; i < floats_of(work, op.dy); i += kLanes)
-    give(dx + i, load(dy + i), op.accumulate_x);
+  const Buffer& dy = buffer_of(work, op.dy);
+  bool whole = end_to_end(work, op.dx, op.dy);
+  int64_t rows = whole ? 1 : rows_of(work, dy.axis);
+  int64_t floats = whole ? floats_of(work, op.dy) : padded(dy.width);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* from = row_of(work, op.dy, r);
+    float* to = row_of(work, op.dx, r);
+    for (int64_t i = 0; i < floats; i += kLanes) give(to + i, load(from + i), op.accumulate_x);
+  }
 }
 
 UNDIVIDED_INLINE void position_forward(const Work& work, const Instruction& op) {

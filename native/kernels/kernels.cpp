@@ -8,7 +8,9 @@
 #include "fold.h"
 #include "layout.h"
 #include "linear.h"
+#include "multiply.h"
 #include "normalize.h"
+#include "rms_normalize.h"
 #include "update.h"
 
 #define UNDIVIDED_TEXT(x) #x
@@ -24,7 +26,10 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::position: return position_forward(work, op);
     case Kind::attention: return attention_forward(work, op);
     case Kind::normalize: return normalize_forward(work, op);
+    case Kind::rms_normalize: return rms_normalize_forward(work, op);
     case Kind::activation: return activation_forward(work, op);
+    case Kind::softmax: return softmax_forward(work, op);
+    case Kind::multiply: return multiply_forward(work, op);
     case Kind::add: return add_forward(work, op);
     case Kind::pool: return pool_forward(work, op);
     case Kind::reshape: return reshape_forward(work, op);
@@ -45,7 +50,10 @@ void backward(const Work& work, const Instruction& op) {
     case Kind::position: return position_backward(work, op);
     case Kind::attention: return attention_backward(work, op);
     case Kind::normalize: return normalize_backward(work, op);
+    case Kind::rms_normalize: return rms_normalize_backward(work, op);
     case Kind::activation: return activation_backward(work, op);
+    case Kind::softmax: return softmax_backward(work, op);
+    case Kind::multiply: return multiply_backward(work, op);
     case Kind::pool: return pool_backward(work, op);
     case Kind::reshape: return reshape_backward(work, op);
     case Kind::rescale: return rescale_backward(work, op);

@@ -17,7 +17,8 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
   Product<float> p{};
   p.ldc = y.stride;
   p.relu = op.function == Function::relu;
-  // gelu needs what it was applied to for its derivative, and follows as a pass of its own.
+  // What cannot be told from its result needs what it was applied to for its derivative; all but
+  // relu follow as a pass of their own.
   int64_t result = op.before >= 0 ? op.before : op.y;
   if (op.bias >= 0) p.bias = parameters_of(work, op.bias);
   if (op.table >= 0) {
@@ -33,9 +34,10 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
     product<false>(p, last - first, weight.stride, row_of(work, op.x, first), x.stride,
                    parameters_of(work, op.weight), weight.stride, weight.rows);
   }
-  if (op.function == Function::gelu)
-    activate_all(op.function, values_of(work, result), values_of(work, op.y),
-                 rows_of(work, y.axis) * y.stride);
+  if (op.function == Function::none || p.relu) return;
+  int64_t rows = rows_of(work, y.axis);
+  activate_all(op.function, values_of(work, result), values_of(work, op.y), rows * y.stride);
+  if (op.function == Function::sigmoid) clear_padding(values_of(work, op.y), y, rows);
 }
 
 // total[column] += Σ_rows from[row][column], in four interleaved chains a column.
@@ -58,7 +60,7 @@ UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
   int64_t rows = rows_of(work, dy.axis);
   float* dz = values_of(work, op.dy);
   if (op.function != Function::none) {
-    const float* z = values_of(work, op.function == Function::relu ? op.y : op.before);
+    const float* z = values_of(work, keeps_result(op.function) ? op.y : op.before);
     activation_gradient(op.function, z, dz, dz, rows * dy.stride, false);
   }
 

@@ -16,6 +16,7 @@ from undivided.layers import (
     Activation,
     Dense,
     Flatten,
+    GatedFeedForward,
     GlobalAveragePooling1D,
     Layer,
     LayerNormalization,
@@ -25,6 +26,7 @@ from undivided.layers import (
     Patches,
     Rescaling,
     Residual,
+    RMSNormalization,
     SinusoidalPositions,
 )
 from undivided.network import Network
@@ -191,7 +193,8 @@ def _normalize() -> Iterator[Case]:
 
 def _activation() -> Iterator[Case]:
     counts = cycle(BATCHES)
-    for function in ("relu", "gelu"):
+    functions = ("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "leaky_relu", "softmax")
+    for function in functions:
         layer = Activation(function)
         for width in (1, 7, 16, 33):
             count = next(counts)
@@ -206,12 +209,40 @@ def _activation() -> Iterator[Case]:
         yield Case("activation", f"{function}, read twice", "6×9", shared, 3)
         twice = pooled((6, 9), Dense(9), layer, layer, Dense(4))
         yield Case("activation", f"{function}, twice", "6×9", twice, 3)
+        if function == "softmax":
+            continue
         pool = pooled((9, 6), Dense(12, activation=function))
         yield Case("activation", f"{function}, pooled", "9×6", pool, 3)
         flat = network((9, 6), Dense(12, activation=function), Flatten())
         yield Case("activation", f"{function}, flattened", "9×6", flat, 3)
-    tails = network((40,), Rescaling(4.0), Activation("gelu"))
-    yield Case("activation", "gelu, tails", "40", tails, 33)
+        tails = network((40,), Rescaling(4.0), Activation(function))
+        yield Case("activation", f"{function}, tails", "40", tails, 33)
+
+
+def _gated() -> Iterator[Case]:
+    counts = cycle(BATCHES)
+    for function in ("silu", "gelu", "relu", "sigmoid"):
+        for width, units in [(5, 7), (16, 32), (17, 1)]:
+            layer = GatedFeedForward(units, activation=function, bias=width == 5)
+            shape, count = f"{width} → {units}", next(counts)
+            yield Case("multiply", f"{function}, vectors", shape, network((width,), layer), count)
+            block = pooled((9, width), Residual((RMSNormalization(), layer)), Dense(3))
+            yield Case("multiply", f"{function}, tokens", shape, block, count)
+
+
+def _rms_normalize() -> Iterator[Case]:
+    counts = cycle(BATCHES)
+    for width in (1, 5, 16, 17, 100):
+        for epsilon in (1e-5, 0.5):
+            layer, count = RMSNormalization(epsilon), next(counts)
+            name, alone = f"ε = {epsilon}", network((width,), layer)
+            yield Case("rms_normalize", name, f"{count}×{width}", alone, count)
+            between = pooled((5, width), Dense(width), layer, Dense(4))
+            yield Case("rms_normalize", f"{name}, tokens", f"5×{width}", between, count)
+    picture = network((2, 3, 20), RMSNormalization(), Flatten())
+    yield Case("rms_normalize", "on a picture", "2×3×20", picture, 3)
+    twice = pooled((5, 12), RMSNormalization(), RMSNormalization(), Activation("gelu"))
+    yield Case("rms_normalize", "twice", "5×12", twice, 3)
 
 
 def _add() -> Iterator[Case]:
@@ -441,7 +472,9 @@ CASES: tuple[Case, ...] = tuple(
         _attention,
         _position,
         _normalize,
+        _rms_normalize,
         _activation,
+        _gated,
         _add,
         _pool,
         _reshape,

@@ -17,6 +17,9 @@ from undivided.engines.reference import activation
 __all__ = ["CASES", "MODULES", "Case", "arrays", "check_relu_at_its_kink", "labels"]
 
 
+FUNCTIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "leaky_relu")
+
+
 def check_relu_at_its_kink(module: ModuleType = activation) -> None:
     """Differences say nothing about 0 itself: there the derivative is 0 by definition."""
     x = np.array([[-1.0, -0.0, 0.0, 1.0]])
@@ -130,14 +133,33 @@ def _activation() -> list[Case]:
     shapes = [(3, 4), (2, 3, 4), (1, 1), (2, 2, 2, 2)]
     cases = [
         Case("activation", function, arrays(x, scale=1.5), {"function": function})
-        for function in ("relu", "gelu")
+        for function in FUNCTIONS
         for x in shapes
     ]
     tails = np.array([[-9.0, -6.0, -3.0, -1e-3, 0.0, 1e-3, 3.0, 6.0, 9.0]])
-    cases.append(Case("activation", "gelu, tails", (tails,), {"function": "gelu"}))
     away = tails[tails != 0.0][None, :]
-    cases.append(Case("activation", "relu, tails", (away,), {"function": "relu"}))
+    for function in FUNCTIONS:
+        at = away if "relu" in function else tails
+        cases.append(Case("activation", f"{function}, tails", (at,), {"function": function}))
     return cases
+
+
+def _softmax() -> list[Case]:
+    cases = [Case("softmax", "rows", arrays(x)) for x in [(1, 1), (3, 4), (2, 3, 5)]]
+    large = arrays((2, 4))[0] + np.array([[800.0], [-800.0]])
+    return [*cases, Case("softmax", "far from 0", (large,), step=1e-8)]
+
+
+def _multiply() -> list[Case]:
+    return [Case("multiply", "two values", arrays(x, x)) for x in [(3, 4), (2, 3, 4), (1, 1)]]
+
+
+def _rms_normalize() -> list[Case]:
+    return [
+        Case("rms_normalize", name, arrays(x, x[-1:]), {"epsilon": epsilon})
+        for x in [(3, 4), (2, 3, 4), (2, 1, 5), (2, 2, 2, 3)]
+        for name, epsilon in {"small epsilon": 1e-5, "large epsilon": 0.5}.items()
+    ]
 
 
 def _add() -> list[Case]:
@@ -238,8 +260,11 @@ CASES: list[Case] = [
     *_attention(),
     *OPERATOR_CASES,
     *_normalize(),
+    *_rms_normalize(),
     *_activation(),
+    *_softmax(),
     *_add(),
+    *_multiply(),
     *_pool(),
     *_reshape(),
     *_cross_entropy(),

@@ -45,7 +45,15 @@ def torch_functions():
         return F.layer_norm(x, x.shape[-1:], gain, shift, epsilon)
 
     def activation(x, *, function):
-        return {"relu": F.relu, "gelu": F.gelu}[function](x)
+        if function == "gelu_tanh":
+            return F.gelu(x, approximate="tanh")
+        return getattr(torch if function in ("tanh", "sigmoid") else F, function)(x)
+
+    def softmax(x):
+        return torch.softmax(x, dim=-1)
+
+    def rms_normalize(x, gain, *, epsilon):
+        return F.rms_norm(x, x.shape[-1:], gain, epsilon)
 
     def pool(x):
         return x.mean(dim=1) if x.shape[1] else x.sum(dim=1)  # PyTorch's mean of nothing is NaN
@@ -86,7 +94,10 @@ def torch_functions():
         "position": position,
         "attention": attention,
         "normalize": normalize,
+        "rms_normalize": rms_normalize,
         "activation": activation,
+        "softmax": softmax,
+        "multiply": torch.mul,
         "add": torch.add,
         "pool": pool,
         "reshape": reshape,

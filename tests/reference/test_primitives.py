@@ -190,6 +190,6 @@ def test_cross_entropy_of_an_impossible_class_is_finite():
 @pytest.mark.parametrize("step", ["forward", "backward"])
 def test_an_unknown_activation_is_refused(step):
     x = np.ones((1, 2))
-    arguments = (x, "tanh") if step == "forward" else (x, x, "tanh")
-    with pytest.raises(NotImplementedError, match="activation 'tanh'"):
+    arguments = (x, "tan") if step == "forward" else (x, x, "tan")
+    with pytest.raises(NotImplementedError, match="activation 'tan'"):
         getattr(activation, step)(*arguments)

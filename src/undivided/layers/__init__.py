@@ -5,7 +5,8 @@ from undivided.layers.attention import MultiHeadAttention
 from undivided.layers.base import Layer, Repeat
 from undivided.layers.dense import Dense, Output
 from undivided.layers.flatten import Flatten
-from undivided.layers.normalization import LayerNormalization
+from undivided.layers.gated import GatedFeedForward
+from undivided.layers.normalization import LayerNormalization, RMSNormalization
 from undivided.layers.patches import Patches
 from undivided.layers.pooling import GlobalAveragePooling1D
 from undivided.layers.positions import LearnedPositions, SinusoidalPositions
@@ -16,6 +17,7 @@ __all__ = [
     "Activation",
     "Dense",
     "Flatten",
+    "GatedFeedForward",
     "GlobalAveragePooling1D",
     "Layer",
     "LayerNormalization",
@@ -23,6 +25,7 @@ __all__ = [
     "MultiHeadAttention",
     "Output",
     "Patches",
+    "RMSNormalization",
     "Repeat",
     "Rescaling",
     "Residual",

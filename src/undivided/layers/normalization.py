@@ -1,4 +1,4 @@
-"""LayerNormalization: every token brought to mean 0 and variance 1, then scaled and shifted."""
+"""LayerNormalization and RMSNormalization: every token brought to one size, then scaled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.plan import Value
 
-__all__ = ["LayerNormalization"]
+__all__ = ["LayerNormalization", "RMSNormalization"]
 
 
 @dataclass(frozen=True)
@@ -25,3 +25,15 @@ class LayerNormalization(Layer):
 
     def lower(self, builder: Builder, x: Value) -> Value:
         return builder.normalize(x, self.epsilon)
+
+
+@dataclass(frozen=True)
+class RMSNormalization(Layer):
+    """y = x / √(mean(x²) + ε) · gain, over the last axis of each token: neither mean nor shift."""
+
+    prefix: ClassVar[str] = "normalization"
+
+    epsilon: float = argument(1e-5, doc="ε, which keeps the root away from zero", above=0.0)
+
+    def lower(self, builder: Builder, x: Value) -> Value:
+        return builder.rms_normalize(x, self.epsilon)

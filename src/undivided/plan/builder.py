@@ -131,10 +131,10 @@ class Builder(Primitives):
         if isinstance(x.shape[-1], Ragged):
             raise self.refuse(x, "a fixed number of features in the last axis")
 
-    def differ(self, x: Value, y: Value) -> ShapeError:
+    def differ(self, x: Value, y: Value, verb: str = "adds", to: str = "to") -> ShapeError:
         """The error of a layer that brings what goes in and what comes out together."""
         return ShapeError(
-            f"{self._written} ({self._layer}) adds what goes in, {show_shape(x.shape)}, to "
+            f"{self._written} ({self._layer}) {verb} what goes in, {show_shape(x.shape)}, {to} "
             f"what its layers give, {show_shape(y.shape)}: the shapes must be the same."
         )
 

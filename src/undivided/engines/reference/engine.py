@@ -27,11 +27,14 @@ from undivided.engines.reference import (
     cross_entropy,
     deviation,
     linear,
+    multiply,
     normalize,
     pool,
     position,
     rescale,
     reshape,
+    rms_normalize,
+    softmax,
     unfold,
 )
 from undivided.engines.reference.samples import Samples, gather, groups, take
@@ -48,8 +51,11 @@ PRIMITIVES: dict[str, ModuleType] = {
     "position": position,
     "attention": attention,
     "normalize": normalize,
+    "rms_normalize": rms_normalize,
     "activation": activation,
+    "softmax": softmax,
     "add": add,
+    "multiply": multiply,
     "pool": pool,
     "reshape": reshape,
 }

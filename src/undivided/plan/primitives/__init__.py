@@ -6,7 +6,9 @@
     multiply_adds(op, values,   (forward, backward) for a sample of `length` tokens; `above` says
         length, above)          whether gradients go on to the input. Without it: (0, 0)
 
-What a primitive computes stands in `engines/reference` and `native/kernels`, under its name.
+`STRIDED` says that its instructions take rows that are columns of wider ones, as the results of
+merged linear layers are. What a primitive computes stands in `engines/reference` and
+`native/kernels`, under its name.
 """
 
 from __future__ import annotations
@@ -18,11 +20,14 @@ from undivided.plan.primitives import (
     add,
     attention,
     linear,
+    multiply,
     normalize,
     pool,
     position,
     rescale,
     reshape,
+    rms_normalize,
+    softmax,
     unfold,
 )
 
@@ -36,11 +41,14 @@ class Primitives:
     add = add.lower
     attention = attention.lower
     linear = linear.lower
+    multiply = multiply.lower
     normalize = normalize.lower
     pool = pool.lower
     position = position.lower
     rescale = rescale.lower
     reshape = reshape.lower
+    rms_normalize = rms_normalize.lower
+    softmax = softmax.lower
     unfold = unfold.lower
 
 

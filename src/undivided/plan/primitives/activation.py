@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.schedule.compile import Compiler
 
-__all__ = ["backward", "forward", "lower"]
+__all__ = ["KEEP_RESULT", "backward", "forward", "lower"]
+
+STRIDED = True
+
+KEEP_RESULT = frozenset({"relu", "leaky_relu", "tanh", "sigmoid"})
+"""Functions whose derivative is told from their result; the others keep what they are given."""
 
 
 def lower(builder: Builder, x: Value, function: str) -> Value:
@@ -27,7 +32,7 @@ def backward(compiler: Compiler, op: Operation) -> None:
     function = op.attributes["function"]
     kept = (
         {"y": compiler.value(op.output)}
-        if function == "relu"
+        if function in KEEP_RESULT
         else {"x": compiler.value(op.inputs[0])}
     )
     compiler.unary_backward(op, "activation", function=function, **kept)

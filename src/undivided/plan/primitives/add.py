@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["backward", "forward", "lower"]
 
+STRIDED = True
+
 
 def lower(builder: Builder, x: Value, y: Value) -> Value:
     """x + y, of the same shape."""

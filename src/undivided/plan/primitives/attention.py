@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["backward", "forward", "lower", "multiply_adds"]
 
+STRIDED = True
+
 TILE_ROWS = 14
 """The most rows of a native tile (`matrix.h`); scratch has room for that many rows of dP."""
 KEY_TILE = 64

@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from undivided.plan.plan import Initial, Operation, Value, size_of
+from undivided.plan.primitives.activation import KEEP_RESULT
 
 if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.schedule.compile import Compiler
 
 __all__ = ["backward", "forward", "lower", "multiply_adds"]
+
+STRIDED = True
 
 
 def lower(
@@ -50,7 +53,7 @@ def forward(compiler: Compiler, op: Operation) -> None:
         "linear",
         x=compiler.value(op.inputs[0]),
         y=compiler.value(op.output),
-        before=compiler.before(op.output) if function == "gelu" and compiler.backwards else -1,
+        before=compiler.before(op.output) if compiler.backwards and _keeps(function) else -1,
         weight=compiler.block(op, "weight"),
         bias=compiler.block(op, "bias"),
         table=compiler.block(op, "table"),
@@ -76,8 +79,8 @@ def backward(compiler: Compiler, op: Operation) -> None:
         "linear",
         backward=1,
         x=compiler.value(source),
-        y=compiler.value(op.output) if function == "relu" else -1,
-        before=compiler.before(op.output) if function == "gelu" else -1,
+        y=compiler.value(op.output) if function in KEEP_RESULT else -1,
+        before=compiler.before(op.output) if _keeps(function) else -1,
         dx=dx,
         dy=compiler.gradient(op.output),
         accumulate_x=accumulate,
@@ -87,3 +90,8 @@ def backward(compiler: Compiler, op: Operation) -> None:
         table=table,
         function=function,
     )
+
+
+def _keeps(function: str) -> bool:
+    """Whether the derivative needs what the function was applied to."""
+    return function != "none" and function not in KEEP_RESULT

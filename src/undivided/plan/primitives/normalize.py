@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["backward", "forward", "lower"]
 
+STRIDED = True
+
 
 def lower(builder: Builder, x: Value, epsilon: float) -> Value:
     """y = (x − mean)/√(variance + ε)·gain + shift, over the last axis."""

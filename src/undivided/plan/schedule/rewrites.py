@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from undivided.plan.plan import Operation, Ragged, Value
+from undivided.plan.primitives import PRIMITIVES
 from undivided.plan.schedule.graph import Graph
 
 __all__ = [
@@ -135,12 +136,19 @@ def fold_values(graph: Graph) -> Graph:
     return replace(graph, values=values).replacing(instead)
 
 
+def _takes_parts(graph: Graph, name: str) -> bool:
+    """Whether all that read a value can read it as columns of a wider one."""
+    readers = graph.readers.get(name, [])
+    return all(getattr(PRIMITIVES[op.kind], "STRIDED", False) for op in readers)
+
+
 def merge_linears(graph: Graph) -> Graph:
     """Linear layers that read the same value run as one, their results side by side."""
     values, parts = dict(graph.values), dict(graph.parts)
     instead: dict[str, Sequence[Operation]] = {}
     for source, readers in graph.readers.items():
         linears = [op for op in readers if _is_plain_linear(op)]
+        linears = [op for op in linears if _takes_parts(graph, op.output)]
         alike = len({"bias" in op.parameters for op in linears}) == 1
         if len(linears) < 2 or not alike or graph.output in {op.output for op in linears}:
             continue
