@@ -45,9 +45,10 @@ def kept_cells(shape: tuple[int, int, int, int], rate: float, seed: int | None) 
             argument="seed",
         )
     B, H, S, T = shape
-    row, query, block = np.indices((B * H, S, -(-T // 64) * 16), np.uint32).reshape(3, -1)
+    tiles = -(-T // 64)
+    row, query, block = np.indices((B * H, S, tiles * 16), np.uint32).reshape(3, -1)
     counter = np.stack([block, query, row, np.full_like(block, ATTENTION)], axis=1)
     words = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
     # [.., 64 keys as 16 blocks of 4 words] → word number w of block c is key 16·w + c.
-    words = words.reshape(B, H, S, -1, 16, 4).swapaxes(-1, -2).reshape(B, H, S, -1)
+    words = words.reshape(B, H, S, tiles, 16, 4).swapaxes(-1, -2).reshape(B, H, S, tiles * 64)
     return words[..., :T] >= math.floor(rate * 2**32)
