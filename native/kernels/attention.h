@@ -89,31 +89,39 @@ UNDIVIDED_INLINE T share_of(T total) {
 UNDIVIDED_INLINE float logarithm(float x) { return __builtin_logf(x); }
 UNDIVIDED_INLINE double logarithm(double x) { return __builtin_log(x); }
 
-// Exponents are taken from the largest score; a row without any takes them from 0.
+// Exponents are taken from the largest score; a row without any takes them from 0, and one in which
+// NaN hides the largest too.
 template <class T>
 UNDIVIDED_INLINE T base_of(T largest_score) {
-  return largest_score == T(-kInfinity) ? T(0) : largest_score;
+  return largest_score > T(-kInfinity) ? largest_score : T(0);
 }
 template <class T>
-UNDIVIDED_INLINE T with_sink(const Head<T>& h, T top) {
-  return h.sink && *h.sink > top ? *h.sink : top;
+UNDIVIDED_INLINE T with_sink(const T* sink, T top) {
+  return sink && *sink > top ? *sink : top;
 }
 template <class T>
-UNDIVIDED_INLINE T plus_sink(const Head<T>& h, T total, T base) {
-  return h.sink ? total + exponential(fill(*h.sink - base))[0] : total;
+UNDIVIDED_INLINE T plus_sink(const T* sink, T total, T base) {
+  return sink ? total + exponential(fill(*sink - base))[0] : total;
+}
+
+// What is not allowed has a weight of 0 also in a row whose sum is NaN.
+template <class V, class T>
+UNDIVIDED_INLINE V weight_of(V exponentials, T share, bool ruled) {
+  V weights = exponentials * share;
+  return !ruled ? weights : exponentials == T(0) ? V{} : weights;
 }
 
 // Every step is taken for all rows before the next: the rows' chains of dependent operations
 // overlap, which one row after the other would not.
 template <int R, int V, class T>
-UNDIVIDED_INLINE void softmax_rows(VectorOf<T> (&acc)[R][V], const Head<T>& h, int64_t row) {
+UNDIVIDED_INLINE void softmax_rows(VectorOf<T> (&acc)[R][V], const T* sink, bool ruled, T* lse) {
   T base[R], total[R], share[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
     VectorOf<T> top = acc[r][0];
 #pragma GCC unroll 4
     for (int v = 1; v < V; ++v) top = larger(acc[r][v], top);
-    base[r] = base_of(with_sink(h, largest(top)));
+    base[r] = base_of(with_sink(sink, largest(top)));
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
@@ -124,15 +132,15 @@ UNDIVIDED_INLINE void softmax_rows(VectorOf<T> (&acc)[R][V], const Head<T>& h, i
     VectorOf<T> sums = acc[r][0];
 #pragma GCC unroll 4
     for (int v = 1; v < V; ++v) sums += acc[r][v];
-    total[r] = plus_sink(h, sum(sums), base[r]);
+    total[r] = plus_sink(sink, sum(sums), base[r]);
     share[r] = share_of(total[r]);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) acc[r][v] *= share[r];
-  if (h.lse)
-    for (int r = 0; r < R; ++r) h.lse[row + r] = base[r] + logarithm(total[r]);
+    for (int v = 0; v < V; ++v) acc[r][v] = weight_of(acc[r][v], share[r], ruled);
+  if (lse)
+    for (int r = 0; r < R; ++r) lse[r] = base[r] + logarithm(total[r]);
 }
 
 // Scores stay in registers from Q·Kᵀ through the softmax.
@@ -141,7 +149,7 @@ __attribute__((noinline)) void softmax_tile(const Head<T>& h, const Turned<T>& k
   VectorOf<T> acc[R][V] = {};
   multiply<R, V, false>(acc, h.q + row * h.q_stride, h.q_stride, keys.at, keys.stride, h.width);
   scores_of<R, V>(acc, h, row, 0, h.probabilities + row * h.stride, h.stride);
-  softmax_rows<R, V>(acc, h, row);
+  softmax_rows<R, V>(acc, h.sink, h.rules != nullptr, h.lse ? h.lse + row : nullptr);
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -221,16 +229,17 @@ __attribute__((noinline)) void softmax_long_rows(const Head<T>& h, const Turned<
   }
   for (int r = 0; r < R; ++r) {
     T* to = p + r * h.stride;
-    T base = base_of(with_sink(h, largest(top[r])));
+    T base = base_of(with_sink(h.sink, largest(top[r])));
     VectorOf<T> sums{};
     for (int64_t i = 0; i < h.keys_padded; i += L) {
       VectorOf<T> e = exponential(load(to + i) - base);
       store(to + i, e);
       sums += e;
     }
-    T total = plus_sink(h, sum(sums), base);
+    T total = plus_sink(h.sink, sum(sums), base);
     T share = share_of(total);
-    for (int64_t i = 0; i < h.keys_padded; i += L) store(to + i, load(to + i) * share);
+    for (int64_t i = 0; i < h.keys_padded; i += L)
+      store(to + i, weight_of(load(to + i), share, h.rules != nullptr));
     if (h.lse) h.lse[row + r] = base + logarithm(total);
   }
 }

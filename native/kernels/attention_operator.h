@@ -186,27 +186,41 @@ UNDIVIDED_INLINE void forward_item(const AttentionCall<T>& call, int64_t item, T
     });
   }
   if (call.query_start) return;
-  int64_t stop = last < call.queries ? last : call.queries;
+  int64_t stop = last < call.queries ? last : call.queries, most = to_pad(call.keys);
+  T* kept = call.probabilities ? call.probabilities + place_of(call, sample, head) * most : nullptr;
   for (int64_t r = first > end ? first : end; r < stop; ++r) {
     for (int64_t c = 0; c < call.value_width; c += lanes_of<T>)
       store(out + r * call.out.row + c, VectorOf<T>{});
     if (lse) lse[r] = T(-kInfinity);
+    for (int64_t c = 0; c < most && kept; c += lanes_of<T>)
+      store(kept + r * most + c, VectorOf<T>{});
   }
 }
 
-// Rows of dO ∘ O, summed.
+// Rows of dO ∘ O, summed in the order in which dO·Vᵀ is: where one key has all the weight of a row
+// O is its value, and what Δ is taken from is then the same number to the bit. A row that may attend
+// to nothing has an O of 0, which takes nothing from dO, not even NaN.
 template <class T>
 UNDIVIDED_INLINE void delta_item(const AttentionCall<T>& call, int64_t item) {
-  int64_t sample = item / call.heads, head = item % call.heads;
+  constexpr int64_t R = 8;  // rows whose chains overlap
+  int64_t sample = item / call.heads, head = item % call.heads, F = call.value_width;
   const T* d_out = rows_at(call.d_out, call.query_start, sample, head);
   const T* out = rows_at(call.given_out, call.query_start, sample, head);
   T* delta = call.delta + place_of(call, sample, head);
-  for (int64_t r = 0; r < queries_of(call, sample); ++r) {
-    VectorOf<T> total{};
-    for (int64_t c = 0; c < call.value_width; c += lanes_of<T>)
-      total += load(d_out + r * call.d_out.row + c) * load(out + r * call.given_out.row + c);
-    delta[r] = sum(total);
-  }
+  auto some_rows = [&](auto rows, int64_t row) {
+    T total[decltype(rows)::value] = {};
+    const T *d = d_out + row * call.d_out.row, *o = out + row * call.given_out.row;
+    for (int64_t c = 0; c < F; ++c)
+#pragma GCC unroll 8
+      for (int r = 0; r < decltype(rows)::value; ++r) {
+        T of = o[r * call.given_out.row + c];
+        total[r] += (of != 0 ? d[r * call.d_out.row + c] : T(0)) * of;
+      }
+    for (int r = 0; r < decltype(rows)::value; ++r) delta[row + r] = total[r];
+  };
+  int64_t row = 0, queries = queries_of(call, sample);
+  for (; row + R <= queries; row += R) some_rows(Count<R>{}, row);
+  for (; row < queries; ++row) some_rows(Count<1>{}, row);
 }
 
 // What an item of backward knows of one head.

@@ -231,18 +231,43 @@ UNDIVIDED_INLINE void stream_forward(const Stream<T>& h, int64_t first, int64_t 
   }
 }
 
-// Weights of R rows over a tile, from their log-sum-exp.
+// Weights of R rows over a tile, from their log-sum-exp. Rows that lie in one tile are worked out as
+// in the forward pass, which is closer than a rounded log-sum-exp comes to it.
 template <int R, class T>
 UNDIVIDED_INLINE bool weights_of_tile(VectorOf<T> (&p)[R][vectors_in_tile<T>], const Stream<T>& h,
                                       const T* keys_turned, const T* lse, int64_t row,
                                       int64_t tile, T* at) {
   if (!tile_scores<R>(p, h, keys_turned, row, tile, at)) return false;
+  if (h.keys <= kTile) {
+    softmax_rows(p, h.rules->sink, true, (T*)nullptr);
+    return true;
+  }
 UNDIVIDED_UNROLL
-  for (int r = 0; r < R; ++r)
+  for (int r = 0; r < R; ++r) {
+    T base = base_of(lse[row + r]), share = lse[row + r] == lse[row + r] ? T(1) : lse[row + r];
 UNDIVIDED_UNROLL
     for (int v = 0; v < vectors_in_tile<T>; ++v)
-      p[r][v] = exponential(p[r][v] - base_of(lse[row + r]));
+      p[r][v] = exponential(p[r][v] - base);
+    if (share != share)  // NaN, which is of what is allowed alone
+      for (int v = 0; v < vectors_in_tile<T>; ++v) p[r][v] = weight_of(p[r][v], share, true);
+  }
   return true;
+}
+
+// dP of R rows over one panel of a tile: dO·Vᵀ, 0 where a weight was dropped.
+template <int R, class T>
+UNDIVIDED_INLINE void panel_of_dp(VectorOf<T> (&dp)[R][kMostVectors], const Stream<T>& h,
+                                  const T* values_turned, const T* d_out, int64_t d_out_stride,
+                                  int64_t row, int panel, const uint64_t* kept) {
+  constexpr int L = lanes_of<T>, V = kMostVectors;
+  multiply<R, V, false>(dp, d_out + row * d_out_stride, d_out_stride, values_turned + panel * L,
+                        kTile, h.value_width);
+  if (!h.rules->drop_below) return;
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < V; ++v)
+      dp[r][v] = lanes_of_bits(kept[r] >> ((panel + v) * L), dp[r][v])
+                     ? dp[r][v] * h.rules->kept_factor
+                     : VectorOf<T>{};
 }
 
 // P̃ and dS·scale of R rows over a tile, each a row of 64; dS is added to the bias' gradient.
@@ -267,27 +292,42 @@ UNDIVIDED_UNROLL
   for (int r = 0; r < R; ++r)
 UNDIVIDED_UNROLL
     for (int v = 0; v < N; ++v) store(p + r * kTile + v * L, weight[r][v]);
+  uint64_t kept[R] = {};
+  if (rules.drop_below)
+    for (int r = 0; r < R; ++r) {
+      kept[r] = kept_bits(rules, row + r, tile);
+      for (int v = 0; v < N; ++v) {
+        auto lanes = lanes_of_bits(kept[r] >> (v * L), weight[r][v]);
+        store(p + r * kTile + v * L,
+              lanes ? weight[r][v] * rules.kept_factor : VectorOf<T>{});
+      }
+    }
+  T mean[R];
+  for (int r = 0; r < R; ++r) mean[r] = delta[row + r];
+  // A row that lies in one tile has its mean of dP here, closer than dO ∘ O comes to it.
+  if (h.keys <= kTile) {
+    VectorOf<T> sums[R] = {};
+    for (int panel = 0; panel < N; panel += V) {
+      VectorOf<T> dp[R][V] = {};
+      panel_of_dp<R>(dp, h, values_turned, d_out, d_out_stride, row, panel, kept);
+      for (int r = 0; r < R; ++r)
+        for (int v = 0; v < V; ++v) {
+          VectorOf<T> w = weight[r][panel + v];
+          sums[r] += w != T(0) ? w * dp[r][v] : VectorOf<T>{};
+        }
+    }
+    for (int r = 0; r < R; ++r) mean[r] = sum(sums[r]);
+  }
 UNDIVIDED_UNROLL
   for (int panel = 0; panel < N; panel += V) {
     VectorOf<T> acc[R][V] = {};
-    multiply<R, V, false>(acc, d_out + row * d_out_stride, d_out_stride, values_turned + panel * L,
-                          kTile, h.value_width);
-    if (rules.drop_below)
-      for (int r = 0; r < R; ++r) {
-        uint64_t kept = kept_bits(rules, row + r, tile) >> (panel * L);
-        for (int v = 0; v < V; ++v) {
-          auto lanes = lanes_of_bits(kept >> (v * L), acc[r][v]);
-          T* at = p + r * kTile + (panel + v) * L;
-          acc[r][v] = lanes ? acc[r][v] * rules.kept_factor : VectorOf<T>{};
-          store(at, lanes ? weight[r][panel + v] * rules.kept_factor : VectorOf<T>{});
-        }
-      }
+    panel_of_dp<R>(acc, h, values_turned, d_out, d_out_stride, row, panel, kept);
 UNDIVIDED_UNROLL
     for (int r = 0; r < R; ++r) {
 UNDIVIDED_UNROLL
       for (int v = 0; v < V; ++v) {
         VectorOf<T> w = weight[r][panel + v];
-        acc[r][v] = w * (acc[r][v] - delta[row + r]);
+        acc[r][v] = w * (acc[r][v] - mean[r]);
         acc[r][v] = w != T(0) ? acc[r][v] : VectorOf<T>{};
       }
     }
@@ -302,9 +342,8 @@ UNDIVIDED_UNROLL
                             h.width);
       for (int r = 0; r < R; ++r)
         for (int v = 0; v < V; ++v) {
-          VectorOf<T> t = hyperbolic_tangent(z[r][v] * h.scale / rules.softcap);
-          VectorOf<T> zero{};
-          acc[r][v] = acc[r][v] != T(0) ? acc[r][v] * (T(1) - t * t) : zero;
+          VectorOf<T> slope = hyperbolic_tangent_slope(z[r][v] * h.scale / rules.softcap);
+          acc[r][v] = acc[r][v] != T(0) ? acc[r][v] * slope : VectorOf<T>{};
         }
     }
 UNDIVIDED_UNROLL

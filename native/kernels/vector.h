@@ -188,6 +188,15 @@ inline __attribute__((noinline)) Doubles hyperbolic_tangent(Doubles x) {
   return x;
 }
 
+// 1 − tanh²(x) = 4e/(1 + e)² with e = e^(−2|x|): where tanh is near 1 a difference would have lost
+// its digits.
+template <class V>
+UNDIVIDED_INLINE V hyperbolic_tangent_slope(V x) {
+  V size = x < 0 ? -x : x;
+  V e = exponential(size * -2);
+  return 4 * e / ((1 + e) * (1 + e));
+}
+
 // The standard normal distribution Φ(x) = erfc(−x/√2)/2, and e^(−x²/2).
 UNDIVIDED_INLINE Vector normal_distribution(Vector x, Vector* bell) {
   // erfc(u) = t·exp(−u² + poly(t)) with t = 1/(1 + u/2), for u = |x|/√2.
