@@ -50,6 +50,7 @@ class Result:
     error: float = 0.0
     rounding: float = 0.0
     size: float = 0.0
+    unit: float = 2.0**-24
 
     def meet(self, found: Any, exact: Any, rounded: Any) -> None:
         found, exact, rounded = (_numbers(each) for each in (found, exact, rounded))
@@ -64,17 +65,18 @@ class Result:
     @property
     def ratio(self) -> float:
         """The largest error as a share of what it may be: at most 1 where engines agree."""
-        allowed = 2 * self.rounding + 8 * 2.0**-24 * self.size
+        allowed = 2 * self.rounding + 8 * self.unit * self.size
         if self.error == 0:
             return 0.0
         return float(self.error / allowed) if allowed else np.inf
 
 
 def _numbers(result: Any) -> np.ndarray:
-    """All numbers of a result in float64; those of samples that differ in length are joined."""
+    """All numbers in float64 or long double; those of samples that differ in length are joined."""
     if isinstance(result, list):
         return np.concatenate([np.zeros(0), *(np.ravel(each) for each in result)])
-    return np.asarray(result, np.float64)
+    array = np.asarray(result)
+    return array if array.dtype == np.longdouble else array.astype(np.float64)
 
 
 @dataclass
