@@ -38,8 +38,9 @@ def same(theirs: Any, ours: Any, inputs: list[Any], **options: Any) -> None:
         out, weights = module(*inputs, **options)
         outs.append((out, weights))
         leaves = list(dict.fromkeys(inputs)) + list(module.parameters())
-        d_out = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).reshape(out.shape)
-        gradients.append(torch.autograd.grad(out, leaves, d_out))
+        results = [out] if weights is None else [out, weights]
+        given = [torch.linspace(-1, 1, x.numel(), dtype=x.dtype).reshape(x.shape) for x in results]
+        gradients.append(torch.autograd.grad(results, leaves, given))
     (expected, expected_weights), (found, found_weights) = outs
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
     assert (found_weights is None) == (expected_weights is None)

@@ -17,6 +17,7 @@ from torch import Tensor
 from undivided._operator.attention import NAMES
 from undivided._operator.options import refuse
 from undivided._operator.torch_autograd import Attention, Call, compute
+from undivided.errors import ArgumentError
 
 __all__ = ["attention", "attention_varlen"]
 
@@ -171,6 +172,13 @@ def check(query: Tensor, key: Any, value: Any) -> None:
             raise refuse(name, f"of {_name(dtype)}, as 'query' is", _name(x.dtype))
     if dtype not in FLOATS:
         raise refuse("query", "of float32, float64, float16 or bfloat16", _name(dtype))
+    if torch._C._are_functorch_transforms_active():
+        raise ArgumentError(
+            "undivided.attention has gradients by .backward() and torch.autograd.grad, and cannot "
+            "be transformed by torch.func (grad, vmap, jvp and their like). Samples and heads have "
+            "axes of their own, so vmap is seldom needed; for the rest take PyTorch's own "
+            "scaled_dot_product_attention."
+        )
 
 
 def _added(name: str, x: Any, query: Tensor) -> Tensor | None:

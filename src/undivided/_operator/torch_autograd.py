@@ -21,6 +21,7 @@ from undivided._operator.attention import (
     FLOAT64,
     Arrays,
     Order,
+    Wanted,
     attend,
     bias_inside,
     end_to_end,
@@ -68,6 +69,7 @@ class How(NamedTuple):
     options: Options
     packing: core.Packing | None
     threads: int | None
+    return_weights: Any
 
 
 class Computed(NamedTuple):
@@ -133,7 +135,7 @@ def compute(
         lse if call.return_lse else None,
         kept,
         out,
-        How(arrays.order, options, packing, call.threads),
+        How(arrays.order, options, packing, call.threads, call.return_weights),
     )
 
 
@@ -141,13 +143,17 @@ def how_of(query: Tensor, key: Tensor, value: Tensor, call: Call) -> How:
     """As `compute` found it."""
     order = heads_first(query, key, value, call.num_heads, call.num_kv_heads, call.layout)[0]
     if call.starts is None:
-        return How(order, options_for(order.sizes, **call.given), None, call.threads)
+        return How(
+            order, options_for(order.sizes, **call.given), None, call.threads, call.return_weights
+        )
     options, packing = packed_options(order.sizes, *call.starts, **call.given)
-    return How(order, options, packing, call.threads)
+    return How(order, options, packing, call.threads, call.return_weights)
 
 
 def attention_backward(
-    d_out: Tensor,
+    d_out: Tensor | None,
+    d_weights: Tensor | None,
+    d_lse: Tensor | None,
     how: How,
     needs: Any,
     query: Tensor,
@@ -162,30 +168,68 @@ def attention_backward(
     """The gradients of query, key, value, bias and sinks, None for what is not needed."""
     order, sizes = how.order, how.order.sizes
     dtype = FLOAT64 if query.dtype is torch.float64 else FLOAT32
-    given_out = order.inside(array_of(d_out), sizes.H)
-    dq, dk, dv, d_bias, d_sinks = core.backward(
-        given_out,
+    inputs = (
         order.inside(array_of(query), sizes.H),
         order.inside(array_of(key), sizes.Hkv),
         order.inside(array_of(value), sizes.Hkv),
         bias_inside(_or_none(bias), sizes, dtype),
         sinks_inside(_or_none(sinks), sizes, dtype),
-        core.Forward(
-            given_out if out is None else order.inside(array_of(out), sizes.H),
-            _or_none(lse),
-            _or_none(probabilities),
-        ),
-        how.options,
-        threads=how.threads,
-        needs=needs[:5],
-        packing=how.packing,
     )
+    found: tuple[np.ndarray | None, ...] = (None,) * 5
+    if d_out is not None:
+        given_out = order.inside(array_of(d_out), sizes.H)
+        found = core.backward(
+            given_out,
+            *inputs,
+            core.Forward(
+                given_out if out is None else order.inside(array_of(out), sizes.H),
+                _or_none(lse),
+                _or_none(probabilities),
+            ),
+            how.options,
+            threads=how.threads,
+            needs=needs[:5],
+            packing=how.packing,
+        )
+    if d_weights is not None or d_lse is not None:
+        found = _with_what_else(found, _or_none(d_weights), _or_none(d_lse), how, needs, inputs)
+    dq, dk, dv, d_bias, d_sinks = found
     return (
         None if dq is None else _like(query, order.outside(dq)),
         None if dk is None else _like(key, order.outside(dk)),
         None if dv is None else _like(value, order.outside(dv)),
         None if d_bias is None or bias is None else _like(bias, d_bias.reshape(bias.shape)),
         None if d_sinks is None or sinks is None else _like(sinks, d_sinks),
+    )
+
+
+def _with_what_else(
+    found: tuple[np.ndarray | None, ...],
+    d_weights: np.ndarray | None,
+    d_lse: np.ndarray | None,
+    how: How,
+    needs: Any,
+    inputs: tuple[Any, ...],
+) -> tuple[np.ndarray | None, ...]:
+    """What was found, and what the gradients of weights and lse add to it."""
+    from undivided._operator import weights_backward as module
+
+    query, key, _, bias, sinks = inputs
+    d_bias = None
+    if how.packing is None:
+        asked = Wanted(how.return_weights, how.order.sizes)
+        dq, dk, d_bias, d_sinks = module.weights_backward(
+            d_weights, d_lse, asked, query, key, bias, sinks, how.options
+        )
+    else:
+        assert d_lse is not None
+        dq, dk, d_sinks = module.lse_backward_packed(
+            d_lse, query, key, sinks, how.options, how.packing
+        )
+    more = (dq, dk, None, d_bias, d_sinks)
+    return tuple(
+        a if b is None or not needed else b if a is None else a + b
+        for a, b, needed in zip(found, more, needs[:5], strict=True)
     )
 
 
@@ -206,17 +250,16 @@ class Attention(torch.autograd.Function):
         ctx.how = done.how
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(call.mask, query, key, value, bias, sinks, *done.kept)
-        if done.weights is not None or done.lse is not None:
-            ctx.mark_non_differentiable(*(x for x in (done.weights, done.lse) if x is not None))
         return done.out, done.weights, done.lse
 
     @staticmethod
-    def backward(ctx: Any, d_out: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if d_out is None:
-            return (None,) * 6
+    def backward(
+        ctx: Any, d_out: Tensor | None, d_weights: Tensor | None, d_lse: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         gradients = AttentionBackward.apply if torch.is_grad_enabled() else attention_backward
         _, *kept = ctx.saved_tensors
-        return (*gradients(d_out, ctx.how, ctx.needs_input_grad, *kept), None)
+        given = d_out, d_weights, d_lse, ctx.how, ctx.needs_input_grad
+        return (*gradients(*given, *kept), None)
 
 
 class AttentionBackward(torch.autograd.Function):

@@ -49,8 +49,12 @@ CONSTANTS = (
 ASKED = (
     "Tensor? weight_heads, Tensor? weight_rows, *, bool return_weights, bool return_lse, bool keep"
 )
-KEPT = "Tensor? lse, Tensor? probabilities, Tensor? out, *, bool[] needs"
-GIVEN, ASKED_TENSORS = 12, 2
+RESULTS = "Tensor? d_out, Tensor? d_weights, Tensor? d_lse"
+KEPT = (
+    "Tensor? weight_heads, Tensor? weight_rows, Tensor? lse, Tensor? probabilities, Tensor? out, "
+    "*, bool[] needs, bool return_weights"
+)
+GIVEN = 12  # tensors that both directions take first
 SQUARE = "one corner"
 """The word for causal=True among the words for corners; the empty word is False."""
 
@@ -171,20 +175,44 @@ def _forward_shapes(
 # Backward.
 
 
-def _backward(d_out: Tensor, *tensors: Any, needs: list[bool], **constants: Any) -> list[Tensor]:
+def _backward(
+    d_out: Tensor | None,
+    d_weights: Tensor | None,
+    d_lse: Tensor | None,
+    *tensors: Any,
+    needs: list[bool],
+    return_weights: bool,
+    **constants: Any,
+) -> list[Tensor]:
     query, key, value, bias, sinks = tensors[:5]
-    lse, probabilities, out = tensors[GIVEN:]
-    how = how_of(query, key, value, _call(tensors[5:GIVEN], constants))
+    asked, (lse, probabilities, out) = tensors[GIVEN : GIVEN + 2], tensors[GIVEN + 2 :]
+    call = _call(tensors[5:GIVEN], constants)._replace(
+        return_weights=tuple(map(_array, asked)) if return_weights else False
+    )
+    how = how_of(query, key, value, call)
     if how.packing is not None:
         lse = torch.from_numpy(side_by_side(lse.numpy(), how.options))
+    # A compiled program gives zeros where no gradient comes from.
+    d_weights, d_lse = (x if x is not None and x.any() else None for x in (d_weights, d_lse))
     found = attention_backward(
-        d_out, how, needs, query, key, value, bias, sinks, lse, probabilities, out
+        *(d_out, d_weights, d_lse),
+        how,
+        needs,
+        *(query, key, value, bias, sinks),
+        *(lse, probabilities, out),
     )
-    return [query.new_empty(0) if x is None else x for x in found]
+    wanted = zip(found, tensors[:5], needs, strict=True)
+    return [_returned(query, x, of if needed else None) for x, of, needed in wanted]
+
+
+def _returned(query: Tensor, found: Tensor | None, of: Tensor | None) -> Tensor:
+    if of is None:
+        return query.new_empty(0)
+    return torch.zeros_like(of, memory_format=torch.contiguous_format) if found is None else found
 
 
 def _backward_shapes(
-    d_out: Tensor, *tensors: Any, needs: list[bool], **constants: Any
+    d_out: Any, d_weights: Any, d_lse: Any, *tensors: Any, needs: list[bool], **_: Any
 ) -> list[Tensor]:
     return [
         tensors[0].new_empty(0)
@@ -197,32 +225,30 @@ def _backward_shapes(
 # How the one leads to the other.
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any):
-    out, weights, lse, probabilities, wide = output
+def _save(
+    ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any
+) -> None:
+    out, _, lse, probabilities, wide = output
     constants = dict(keyword_only_inputs)
-    ctx.kept = constants.pop("keep")
-    for name in ("return_weights", "return_lse"):
+    for name in ("return_lse", "keep"):
         del constants[name]
     ctx.constants = constants
     kept_out: Tensor | None = wide if inputs[0].dtype in HALVES else out
     if probabilities.numel() and inputs[4] is None:
         kept_out = None  # backward does not read it
     kept_probabilities = probabilities if probabilities.numel() else None
-    ctx.save_for_backward(*inputs[:GIVEN], lse, kept_probabilities, kept_out)
-    ctx.mark_non_differentiable(weights, lse, probabilities, wide)
+    ctx.save_for_backward(*inputs, lse, kept_probabilities, kept_out)
+    ctx.mark_non_differentiable(probabilities, wide)
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx: Any, d_out: Tensor | None, *_: Any) -> tuple[Any, ...]:
-    nothing = (None,) * (GIVEN + ASKED_TENSORS)
-    if d_out is None:
-        return nothing
+def _gradients(ctx: Any, *d_results: Tensor | None) -> tuple[Any, ...]:
     needs = list(ctx.needs_input_grad[:5])
     found = torch.ops.undivided.attention_backward(
-        d_out, *ctx.saved_tensors, needs=needs, **ctx.constants
+        *d_results[:3], *ctx.saved_tensors, needs=needs, **ctx.constants
     )
     given = zip(found, needs, strict=True)
-    return *(x if needed else None for x, needed in given), *nothing[5:]
+    return *(x if needed else None for x, needed in given), *(None,) * (GIVEN + 2 - 5)
 
 
 def _refuse_second(ctx: Any, *_: Any) -> None:
@@ -291,7 +317,7 @@ def _register() -> None:
         _backward,
         mutates_args=(),
         device_types="cpu",
-        schema=f"(Tensor d_out, {TENSORS}, {KEPT}, {CONSTANTS}) -> Tensor[]",
+        schema=f"({RESULTS}, {TENSORS}, {KEPT}, {CONSTANTS}) -> Tensor[]",
     )
     backward.register_fake(_backward_shapes)
     backward.register_autograd(_refuse_second)
