@@ -88,7 +88,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
 UNTOUCHED = {"forward", "attention", "weights", "sinusoidal_table"}
 """Functions of the primitives that backward does not use."""
 
-BACKWARD_OF_THE_ENGINE = {"_backward", "loss_and_gradients", "pull_back"}
+BACKWARD_OF_THE_ENGINE = {"_backward", "_loss", "loss_and_gradients", "pull_back"}
 
 
 @dataclass(frozen=True)

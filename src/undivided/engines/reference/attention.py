@@ -59,6 +59,8 @@ class Options(TypedDict, total=False):
 class Look(NamedTuple):
     """How much each query takes from each key, and what backward needs of the way there."""
 
+    dots: np.ndarray  # [B, H, S, T], Q·Kᵀ
+    z: np.ndarray  # [B, H, S, T], also where it is not allowed
     allowed: np.ndarray  # [B, H, S, T] bool
     p: np.ndarray  # [B, H, S, T]
     kept: np.ndarray  # [B, H, S, T]
@@ -81,7 +83,8 @@ def look(
 ) -> Look:
     (B, H, S, D), T, dtype = query.shape, key.shape[2], query.dtype
     scale = max(D, 1) ** -0.5 if scale is None else float(scale)
-    z, slope = query @ transpose(spread(key, H)) * scale, scale
+    dots = query @ transpose(spread(key, H))
+    z, slope = dots * scale, scale
     if softcap is not None:
         cap = float(softcap)
         bent = np.tanh(z / cap)
@@ -94,7 +97,19 @@ def look(
     padding = np.arange(S)[:, None] >= per_sample(query_lengths, S)
     p, sunk, lse = softmax(np.where(allowed, z, -np.inf), np.where(padding, -np.inf, sink))
     kept = kept_cells((B, H, S, T), dropout, seed).astype(dtype) / (1 - float(dropout))
-    return Look(allowed, np.where(allowed, p, 0), kept, sunk, lse, slope)
+    return Look(dots, z, allowed, np.where(allowed, p, 0), kept, sunk, lse, slope)
+
+
+class Descent(NamedTuple):
+    """What backward finds on its way."""
+
+    dv: np.ndarray  # [B, H/G, T, F]
+    dp: np.ndarray  # [B, H, S, T]
+    dz: np.ndarray  # [B, H, S, T]
+    dbias: np.ndarray | None
+    dsinks: np.ndarray | None
+    dq: np.ndarray  # [B, H, S, D]
+    dk: np.ndarray  # [B, H/G, T, D]
 
 
 @np.errstate(divide="ignore")  # log(0) = −∞: the sum of a row that is allowed nothing
@@ -137,7 +152,19 @@ def attention_backward(
     **options: Unpack[Options],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
     """The gradients of query, key, value, bias and sinks; None for what was not given."""
-    at = look(query, key, **options)
+    d = descend(look(query, key, **options), d_out, query, key, value, **options)
+    return d.dq, d.dk, d.dv, d.dbias, d.dsinks
+
+
+def descend(
+    at: Look,
+    d_out: np.ndarray,
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    **options: Unpack[Options],
+) -> Descent:
+    """The way back, from the last line to the first, with what lies between."""
     H, bias, sinks = query.shape[1], options.get("bias"), options.get("sinks")
 
     # out = (p∘kept)·v
@@ -151,10 +178,11 @@ def attention_backward(
     dsinks = None if sinks is None else -(at.sunk * delta).sum(axis=(0, 2, 3))
 
     # z = softcap(q·kᵀ·scale) + bias
-    dz = np.where(at.allowed, dz * at.slope, 0)
-    dq = product(dz, at.allowed, spread(key, H))
-    dk = product(transpose(dz), transpose(at.allowed), query)
-    return dq, gathered(dk, key.shape[1]), gathered(dv, key.shape[1]), dbias, dsinks
+    ddots = np.where(at.allowed, dz * at.slope, 0)
+    dq = product(ddots, at.allowed, spread(key, H))
+    dk = product(transpose(ddots), transpose(at.allowed), query)
+    dk, dv = gathered(dk, key.shape[1]), gathered(dv, key.shape[1])
+    return Descent(dv, dp, dz, dbias, dsinks, dq, dk)
 
 
 def product(cells: np.ndarray, allowed: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -12,7 +12,8 @@ A value that several operations took (the x of `x + f(x)`) gets the sum of their
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -37,12 +38,13 @@ from undivided.engines.reference import (
     softmax,
     unfold,
 )
+from undivided.engines.reference.attention_steps import Steps, steps
 from undivided.engines.reference.samples import Samples, gather, groups, take
 from undivided.errors import ArgumentError, DataError, ShapeError
 from undivided.plan.plan import Operation, Plan
 from undivided.targets import Targets, as_targets
 
-__all__ = ["LOSSES", "PRIMITIVES", "ReferenceEngine"]
+__all__ = ["LOSSES", "PRIMITIVES", "Inside", "ReferenceEngine"]
 
 PRIMITIVES: dict[str, ModuleType] = {
     "rescale": rescale,
@@ -68,6 +70,17 @@ LOSSES: dict[str, ModuleType] = {
 """What a row of the output and its target become: one number, the row's loss."""
 
 Values = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What one sample goes through."""
+
+    output: np.ndarray
+    loss: float | None
+    attention: Mapping[str, Steps]
+    """The name of what an attention operation gives → its steps, in the plan's order."""
+
 
 # Overflow is no reason to print a warning: what is not finite shows in the loss. Hence the
 # `np.errstate` of every public method.
@@ -127,19 +140,12 @@ class ReferenceEngine:
         """The mean loss of the samples' rows and its gradient for each parameter."""
         targets = self._targets(x, y)
         weight = targets.weight_of() or 1.0  # where nothing counts, all sums are 0
-        loss, arguments = LOSSES[self.plan.loss.primitive], self.plan.loss.attributes()
         total, gradients = 0.0, self._zeros()
         for rows, group in groups(self.plan, x, self.dtype):
             values = self._forward(group)
             output = values[self.plan.output.name]
-            wanted, weights = _shaped(targets.take(rows), output)
-            losses = loss.forward(output, wanted, **arguments)
-            # What does not count may be anything, infinite too.
-            counted = np.where(weights > 0, losses * weights, 0)
-            total += float(counted.sum(dtype=np.float64))
-            dlosses = weights / weight
-            doutput = loss.backward(dlosses.astype(self.dtype), output, wanted, **arguments)
-            doutput = np.where(weights[..., None] > 0, doutput, 0)
+            loss, doutput = self._loss(output, targets.take(rows), weight)
+            total += loss
             self._backward(values, doutput, gradients)
         return total / weight, gradients
 
@@ -213,6 +219,32 @@ class ReferenceEngine:
                 return f"the loss holds {trouble}"
         return None
 
+    @np.errstate(all="ignore")
+    def look_inside(self, x: Samples, y: Any = None) -> Inside:
+        """What one sample goes through: its output, its loss, and both ways of each attention.
+
+        `x` and `y` hold one sample; the gradients are those of its loss alone. Without a target
+        they are those of the sum of its output.
+        """
+        ((rows, group),) = groups(self.plan, x, self.dtype)
+        values = self._forward(group)
+        output = values[self.plan.output.name]
+        loss, weight, doutput = None, 1.0, np.ones_like(output)
+        if y is not None:
+            targets = self._targets(x, y)
+            weight = targets.weight_of() or 1.0
+            loss, doutput = self._loss(output, targets.take(rows), weight)
+        found: dict[str, Steps] = {}
+
+        def watch(op: Operation, dy: np.ndarray) -> None:
+            if op.kind == "attention":
+                query, key, value = (values[name] for name in op.inputs)
+                found[op.output] = steps(dy, query, key, value, **self._arguments(op))
+
+        self._backward(values, doutput, self._zeros(), watch)
+        mean = None if loss is None else loss / weight
+        return Inside(output[0], mean, dict(reversed(found.items())))
+
     # The walk.
 
     def _forward(self, group: np.ndarray) -> Values:
@@ -223,15 +255,38 @@ class ReferenceEngine:
             values[op.output] = PRIMITIVES[op.kind].forward(*inputs, **self._arguments(op))
         return values
 
+    def _loss(
+        self, output: np.ndarray, targets: Targets, weight: float
+    ) -> tuple[float, np.ndarray]:
+        """The sum of the rows' losses, and the gradient of that sum / weight for the output."""
+        loss, arguments = LOSSES[self.plan.loss.primitive], self.plan.loss.attributes()
+        wanted, weights = _shaped(targets, output)
+        losses = loss.forward(output, wanted, **arguments)
+        # What does not count may be anything, infinite too.
+        counted = np.where(weights > 0, losses * weights, 0)
+        dlosses = weights / weight
+        doutput = loss.backward(dlosses.astype(self.dtype), output, wanted, **arguments)
+        doutput = np.where(weights[..., None] > 0, doutput, 0)
+        return float(counted.sum(dtype=np.float64)), doutput
+
     def _backward(
-        self, values: Values, doutput: np.ndarray, gradients: dict[str, np.ndarray]
+        self,
+        values: Values,
+        doutput: np.ndarray,
+        gradients: dict[str, np.ndarray],
+        watch: Callable[[Operation, np.ndarray], None] | None = None,
     ) -> np.ndarray:
-        """Add to the parameters' `gradients`; return the gradient of the input."""
+        """Add to the parameters' `gradients`; return the gradient of the input.
+
+        `watch` is told each operation with the gradient of what it gave.
+        """
         dvalues = {name: np.zeros_like(value) for name, value in values.items()}
         dvalues[self.plan.output.name] += doutput
         for op in reversed(self.plan.operations):
             inputs = [values[name] for name in op.inputs]
             dy = dvalues.pop(op.output)
+            if watch is not None:
+                watch(op, dy)
             found = PRIMITIVES[op.kind].backward(dy, *inputs, **self._arguments(op))
             found = found if isinstance(found, tuple) else (found,)
             dinputs, dparameters = found[: len(inputs)], found[len(inputs) :]
