@@ -6,7 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ from undivided.training.schedules import learning_rate_at
 
 if TYPE_CHECKING:
     from undivided.export import Exported
+    from undivided.view import View
 
 __all__ = ["Model", "load"]
 
@@ -308,6 +309,27 @@ class Model:
                 heads = operation.attributes["heads"]
                 empty[operation.layer] = np.zeros((0, heads, *shape), self.dtype)
         return empty
+
+    def view(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        classes: Sequence[object] | None = None,
+        tokens: Sequence[Sequence[object]] | None = None,
+        source: str = "",
+    ) -> View:
+        """A page on which every head can be looked at for the samples `x`, which may be a split.
+
+            model.view(data.test[:12])                  shown in a notebook
+            model.view(x, y).save("heads.html")         one file, no network
+
+        `y` are the true classes, where they are known. `classes` names them, `tokens` are the
+        texts of each sample's tokens, and `source` is a line about where the model comes from.
+        """
+        from undivided.view import view_of
+
+        return view_of(self, x, y, classes=classes, tokens=tokens, source=source)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file (float32) with the network's text; `load` reads it back.

@@ -31,7 +31,7 @@ class TestProgram:
     @pytest.mark.parametrize("flag", ["--help", "-h"])
     def test_help(self, run: Run, flag: str) -> None:
         output = run(flag).stdout
-        commands = ["demo", "describe", "evaluate", "predict", "recipes", "train"]
+        commands = ["demo", "describe", "evaluate", "predict", "recipes", "train", "view", "debug"]
         for command in commands:
             assert f"\n  {command} " in output
             help_text = run(command, flag).stdout
@@ -48,7 +48,10 @@ class TestProgram:
 
     def test_an_unknown_command(self, run: Run) -> None:
         text = run("trian", code=2).stderr
-        assert "There is no command 'trian'. Did you mean 'train'? The commands are demo," in text
+        assert (
+            "There is no command 'trian'. Did you mean 'train'? The commands are debug, demo,"
+            in text
+        )
 
     def test_as_a_module(self, folder: Path) -> None:
         command = [sys.executable, "-m", "undivided", "recipes"]
@@ -187,7 +190,12 @@ class TestDemo:
         output = run("demo", "--engine", ENGINES[-1]).stdout
         accuracy = float(output.split("Final test accuracy: ")[1].split("%")[0])
         assert accuracy >= 95
-        assert sorted(os.listdir("undivided-demo")) == ["digits.safetensors", "log.csv"]
+        assert sorted(os.listdir("undivided-demo")) == [
+            "digits.html",
+            "digits.safetensors",
+            "log.csv",
+        ]
+        assert "undivided-demo/digits.html shows what every head looks at" in output
         log = Path("undivided-demo/log.csv").read_text().splitlines()
         assert len(log) == 1 + undivided.recipe("digits-attention").train.epochs
         assert f"{accuracy:.2f}" == log[-1].split(",")[-1]

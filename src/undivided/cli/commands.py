@@ -19,6 +19,7 @@ from undivided.cli.export import export
 from undivided.cli.predict import predict
 from undivided.cli.recipes import recipes
 from undivided.cli.train import train
+from undivided.cli.view import debug, view
 from undivided.errors import UndividedError, suggest
 
 __all__ = ["main"]
@@ -79,7 +80,7 @@ def _print_anything() -> None:
 @click.group(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"]},
-    commands=[demo, describe, evaluate, export, predict, recipes, train],
+    commands=[debug, demo, describe, evaluate, export, predict, recipes, train, view],
 )
 @click.version_option(__version__, "--version", message="undivided %(version)s")
 def main() -> None:

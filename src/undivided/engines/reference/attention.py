@@ -97,7 +97,8 @@ def look(
     padding = np.arange(S)[:, None] >= per_sample(query_lengths, S)
     p, sunk, lse = softmax(np.where(allowed, z, -np.inf), np.where(padding, -np.inf, sink))
     kept = kept_cells((B, H, S, T), dropout, seed).astype(dtype) / (1 - float(dropout))
-    return Look(dots, z, allowed, np.where(allowed, p, 0), kept, sunk, lse, slope)
+    p = np.where(allowed, p, 0)
+    return Look(dots=dots, z=z, allowed=allowed, p=p, kept=kept, sunk=sunk, lse=lse, slope=slope)
 
 
 class Descent(NamedTuple):
@@ -182,7 +183,7 @@ def descend(
     dq = product(ddots, at.allowed, spread(key, H))
     dk = product(transpose(ddots), transpose(at.allowed), query)
     dk, dv = gathered(dk, key.shape[1]), gathered(dv, key.shape[1])
-    return Descent(dv, dp, dz, dbias, dsinks, dq, dk)
+    return Descent(dv=dv, dp=dp, dz=dz, dbias=dbias, dsinks=dsinks, dq=dq, dk=dk)
 
 
 def product(cells: np.ndarray, allowed: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -1,0 +1,146 @@
+"""`undivided view` and `undivided debug --attention-weights`: a page about a model's heads."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import numpy as np
+
+from undivided.cli.arguments import COUNT, engine_options
+from undivided.cli.session import Session
+from undivided.cli.targets import (
+    check_samples,
+    data_name,
+    existing_model,
+    network_of,
+    open_network_data,
+    tested_split,
+    with_data,
+)
+from undivided.data.npz import read_unlabelled
+from undivided.errors import ArgumentError
+from undivided.files import check_target
+from undivided.model import Model, load
+from undivided.network import File, Network
+
+__all__ = ["debug", "view", "write_page"]
+
+SAMPLES = 12
+"""How many samples a page shows unless told otherwise."""
+
+MOST_SAMPLES = 1000
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def page_options(command: Command) -> Command:
+    """What `view` and `debug` have in common."""
+    for option in (
+        click.option("--open", "opened", is_flag=True, help="Show the page in a browser."),
+        click.option("--out", metavar="FILE", help="Where the page goes; else NAME.html here."),
+        click.option(
+            "--samples",
+            type=COUNT,
+            default=SAMPLES,
+            help=f"How many samples it shows, the first of the test data; {SAMPLES} unless given.",
+        ),
+        click.option("-d", "--data", metavar="DATA", help="Other data than the network names."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("model", metavar="MODEL")
+@page_options
+def view(model: str, data: str | None, samples: int, out: str | None, opened: bool) -> None:
+    """Make a page of what every head looks at.
+
+    One file of HTML that needs no network: what each token looks at and who looks at it, for
+    some samples of the test data, and one query worked through in numbers, forward and backward.
+    """
+    path = existing_model(model)
+    out = out or f"{path.stem}.html"
+    check_target(out)
+    loaded = load(path, engine="reference")
+    network = with_data(loaded.network, data)
+    write_page(loaded, network, samples, out, path.name, opened)
+
+
+@click.command()
+@click.argument("target", metavar="FILE")
+@click.option("--attention-weights", is_flag=True, help="Make a page about every head.")
+@click.option("--model", metavar="MODEL", help="A trained model of this network; else it trains.")
+@page_options
+@engine_options
+def debug(
+    target: str,
+    attention_weights: bool,
+    model: str | None,
+    data: str | None,
+    samples: int,
+    out: str | None,
+    opened: bool,
+    threads: int | None,
+    engine: str | None,
+) -> None:
+    """Look into a network while it is being made.
+
+    With --attention-weights it is the page that `undivided view` makes. Trains the network on its
+    data first, as `undivided train` does, and saves the model beside the page; or takes the one
+    that --model names.
+    """
+    if not attention_weights:
+        raise click.UsageError("Say what to look at: --attention-weights.")
+    network, name = network_of(target)
+    network = with_data(network, data)
+    out = out or f"{name}.html"
+    check_target(out)
+    if model is None:
+        path = Path(os.path.expanduser(out)).with_suffix(".safetensors")
+        trained, _ = Session(network, str(path), threads, engine).run()
+    else:
+        path = existing_model(model)
+        trained = load(path, threads, engine)  # type: ignore[arg-type]
+        if (trained.network.input, trained.network.layers) != (network.input, network.layers):
+            raise click.UsageError(
+                f"{model} is a model of another network than {target}: its layers differ. "
+                f"`undivided view {model}` shows it."
+            )
+        network = replace(trained.network, data=network.data)
+    write_page(trained, network, samples, out, path.name, opened)
+
+
+def write_page(
+    model: Model, network: Network, samples: int, out: str, source: str, opened: bool = False
+) -> None:
+    """Write the page about the first samples that the network is tested on, and name it."""
+    if samples > MOST_SAMPLES:
+        raise ArgumentError(f"--samples must be at most {MOST_SAMPLES:,}. Got {samples:,}.")
+    x, y = _samples(network, model)
+    check_samples(model.plan, network, x.shape[1:])
+    shown = model.view(
+        x[:samples], None if y is None else y[:samples], source=f"{source} on {data_name(network)}"
+    )
+    path = shown.save(out)
+    click.echo(f"Wrote {out} ({path.stat().st_size:,} bytes): open it in a browser")
+    if opened:
+        webbrowser.open(path.as_uri())
+
+
+def _samples(network: Network, model: Model) -> tuple[np.ndarray, np.ndarray | None]:
+    """What to look at, and the targets where the data has such as the loss wants."""
+    source = network.data
+    if isinstance(source, File):
+        x = read_unlabelled(Path(source.path).expanduser())
+        if x is not None:
+            return x, None
+    split, _ = tested_split(open_network_data(network))
+    by_class = model.plan.loss.targets == "classes"
+    return split.x, split.y if (split.y.dtype.kind in "iu") == by_class else None

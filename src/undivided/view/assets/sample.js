@@ -1,0 +1,252 @@
+// The sample itself: where the picked query looks, who looks at the picked key, over the patches of
+// a picture, over text, over a curve, or over plain numbers; and what the model says of it.
+
+const BOARD = 232;
+
+function drawLooks() {
+  const { layer, queries, keys, weights: values } = now();
+  const active = document.activeElement;
+  const focused = active && active.closest(".board") && active.closest(".board").dataset.side;
+  const row = Array.from({ length: keys }, (_, j) => values[state.query * keys + j]);
+  const column = Array.from({ length: queries }, (_, i) => values[i * keys + state.key]);
+  byId("looks").replaceChildren(
+    panel("keys", row, "Where it looks", tokenName("queries", state.query), layer.same ? state.query : null, state.key),
+    panel("queries", column, "Who looks at it", tokenName("keys", state.key), layer.same ? state.key : null, state.query),
+  );
+  if (focused) byId("looks").querySelector(`[data-side=${focused}] [tabindex="0"]`).focus();
+}
+
+// A board of the tokens on one side of the attention, and the largest weights beside it.
+function panel(side, values, title, of, self, other) {
+  return element(
+    "section",
+    { class: "board", "data-side": side, "aria-label": `${title}: ${of}` },
+    element("h3", {}, title),
+    element("p", { class: "of" }, name(of)),
+    element("div", { class: "board-body" }, board(side, values, self, other), strongest(side, values)),
+  );
+}
+
+function strongest(side, values) {
+  const order = values.map((_, t) => t).filter((t) => values[t] > 0);
+  order.sort((a, b) => values[b] - values[a]);
+  const list = order.slice(0, 5).map((t) =>
+    element("li", {}, name(tokenName(side, t)), number(values[t], `${side}-${t}`, 0)),
+  );
+  return element("ol", { class: "strongest", "aria-label": "the largest weights" }, ...list);
+}
+
+function board(side, values, self, other) {
+  const { sample, layer } = now();
+  const tokens = layer[side];
+  const current = self === null ? other : self;
+  const largest = Math.max(...values.filter((w) => !Number.isNaN(w)), 1e-30);
+  const properties = {
+    tabindex: "0",
+    role: "slider",
+    "aria-label": side === "keys" ? "where it looks: pick a token" : "who looks at it: pick a token",
+    "aria-valuemin": 0,
+    "aria-valuemax": values.length - 1,
+    "aria-valuenow": current,
+    "aria-valuetext": spoken(side, current, values[current]),
+    onkeydown: (event) => moveToken(event, side, current, values.length, tokens),
+  };
+  const about = { side, values, self, other, largest, tokens };
+  const fits = tokens.rows * tokens.columns === values.length;
+  if (tokens.kind === "patches" && fits && sample.input.kind === "picture") return picture(about, sample.input, properties);
+  if (tokens.kind === "series" && sample.input.kind === "series") return curve(about, sample.input, properties);
+  return words(about, sample.input, properties);
+}
+
+function spoken(side, index, weight) {
+  const end = Number.isNaN(weight) ? "forbidden" : `weight ${written(weight, 0)}`;
+  return `${tokenName(side, index)}, ${end}`;
+}
+
+function moveToken(event, side, current, count, tokens) {
+  const step = ARROWS[event.key];
+  const ends = { Home: 0, End: count - 1 };
+  if (!step && !(event.key in ends)) return;
+  event.preventDefault();
+  const down = tokens.kind === "patches" ? tokens.columns : 1;
+  const to = step ? current + step[0] * down + step[1] : ends[event.key];
+  if (to >= 0 && to < count) pick(side === "keys" && !page.layers[state.layer].same ? "key" : "query", to);
+}
+
+function picked(side) {
+  return side === "keys" ? "key" : "query";
+}
+
+// Pictures.
+
+const pixelsMade = new Map();
+
+// The picture as ink, on paper or, with only the ink, over something else; colours as they are.
+function pixelsOf(input, onlyInk = false) {
+  const key = theme() + onlyInk + input.pixels;
+  if (pixelsMade.has(key)) return pixelsMade.get(key);
+  const [height, width, channels] = input.shape;
+  const raw = bytes(input.pixels);
+  const image = new ImageData(width, height);
+  const { ink, paper } = colours();
+  for (let at = 0; at < width * height; at += 1) {
+    const share = raw[at * channels] / 255;
+    if (channels === 3) image.data.set([...raw.subarray(3 * at, 3 * at + 3), 255], 4 * at);
+    else if (onlyInk) image.data.set([...ink, Math.round(185 * share)], 4 * at);
+    else image.data.set([...ink.map((dark, c) => Math.round(paper[c] + (dark - paper[c]) * share)), 255], 4 * at);
+  }
+  pixelsMade.set(key, image);
+  return image;
+}
+
+function picture({ side, values, self, other, largest, tokens }, input, properties) {
+  const [rows, columns] = [tokens.rows, tokens.columns];
+  const [tall, wide] = input.shape;
+  const unit = BOARD / Math.max(tall, wide);
+  const [width, height] = [wide * unit, tall * unit];
+  const [made, context] = canvas(width, height, {
+    ...properties,
+    class: "picture",
+    onclick: (event) => {
+      const [x, y] = place(event);
+      pick(picked(side), bounded(Math.floor(y * rows), rows) * columns + bounded(Math.floor(x * columns), columns));
+    },
+  });
+  const small = document.createElement("canvas");
+  [small.width, small.height] = [wide, tall];
+  const inColour = input.shape[2] === 3;
+  small.getContext("2d").putImageData(pixelsOf(input, true), 0, 0);
+  context.imageSmoothingEnabled = false;
+  if (inColour) context.drawImage(small, 0, 0, width, height);
+  const { weight, ink, forbidden, hatch } = colours();
+  const [across, down] = [width / columns, height / rows];
+  values.forEach((w, t) => {
+    const [x, y] = [(t % columns) * across, Math.floor(t / columns) * down];
+    const share = w / largest;
+    // Weights lie below the ink of a grey picture, and veil one in colours. Of the scale three
+    // quarters are used, so that ink is still seen on the strongest.
+    const colour = Number.isNaN(w) ? forbidden : css(colourAt(weight, 0.75 * share), inColour ? 0.15 + 0.7 * share : 1);
+    context.fillStyle = colour;
+    context.fillRect(x, y, across, down);
+    if (Number.isNaN(w)) stripes(context, x, y, across, down, hatch);
+    context.strokeStyle = css(ink, 0.1);
+    context.lineWidth = 1;
+    context.strokeRect(x, y, across, down);
+  });
+  if (!inColour) context.drawImage(small, 0, 0, width, height);
+  const outline = (t, dash, thick) => {
+    context.setLineDash(dash);
+    for (const [colour, extra] of [[colours().paper, 2], [ink, 0]]) {
+      context.strokeStyle = css(colour);
+      context.lineWidth = thick + extra;
+      context.strokeRect((t % columns) * across + 1.5, Math.floor(t / columns) * down + 1.5, across - 3, down - 3);
+    }
+  };
+  if (other !== self) outline(other, [4, 3], 1.5);
+  if (self !== null) outline(self, [], 2.5);
+  return made;
+}
+
+// Series.
+
+function curve({ side, values, self, other, largest }, input, properties) {
+  const [times, features] = input.shape;
+  const [width, height, margin] = [BOARD * 1.5, BOARD * 0.75, 6];
+  const [made, context] = canvas(width, height, {
+    ...properties,
+    class: "picture",
+    onclick: (event) => pick(picked(side), bounded(Math.floor(place(event)[0] * times), times)),
+  });
+  const all = numbers(input.values);
+  const { weight, ink, forbidden, hatch } = colours();
+  const step = width / times;
+  values.forEach((w, t) => {
+    context.fillStyle = Number.isNaN(w) ? forbidden : css(colourAt(weight, w / largest));
+    context.fillRect(t * step, 0, step + 0.5, height);
+    if (Number.isNaN(w)) stripes(context, t * step, 0, step, height, hatch);
+  });
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const y = (value) => height - margin - ((value - low) / (high - low || 1)) * (height - 2 * margin);
+  // A rim of paper keeps a curve visible on every colour below it.
+  for (let f = 0; f < features; f += 1) {
+    for (const [colour, thick] of [[colours().paper, 4], [ink, 1.6]]) {
+      context.strokeStyle = css(colour);
+      context.setLineDash(f && colour === ink ? [2 + 3 * f, 3] : []);
+      context.lineWidth = thick;
+      context.lineJoin = "round";
+      context.beginPath();
+      for (let t = 0; t < times; t += 1) context.lineTo((t + 0.5) * step, y(all[t * features + f]));
+      context.stroke();
+    }
+  }
+  const bar = (t, dash) => {
+    context.setLineDash(dash);
+    context.strokeStyle = css(ink);
+    context.lineWidth = 2;
+    context.strokeRect(t * step + 1, 1, Math.max(2, step - 2), height - 2);
+  };
+  if (other !== self) bar(other, [4, 3]);
+  if (self !== null) bar(self, []);
+  return made;
+}
+
+// Text, and tokens that are only numbers.
+
+function words({ side, values, self, other, largest }, input, properties) {
+  const { weight, forbidden } = colours();
+  const text = input.kind === "text" ? input.tokens : null;
+  return element(
+    "div",
+    { ...properties, class: text ? "words" : "words plain" },
+    ...values.map((w, t) => {
+      const token = element(
+        "span",
+        {
+          class: `word${Number.isNaN(w) ? " striped" : ""}${t === self ? " self" : ""}${t === other && t !== self ? " other" : ""}`,
+          "data-token": t,
+          onclick: () => pick(picked(side), t),
+        },
+        name(text && t < text.length ? text[t] : String(t)),
+      );
+      const colour = Number.isNaN(w) ? null : colourAt(weight, w / largest);
+      token.style.background = colour ? css(colour) : forbidden;
+      if (colour) token.style.color = letters(colour);
+      return token;
+    }),
+  );
+}
+
+// What the model says.
+
+function drawAnswer() {
+  const { answer, name: sampleName } = page.samples[state.sample];
+  // Where each position has an answer of its own, it is that of the picked query.
+  const one = answer.each && answer.positions.length === now().queries;
+  const shown = answer.each ? (one ? answer.positions[state.query] : answerOf(page.samples[state.sample])) : answer.positions[0];
+  const mark = verdictOf(shown);
+  const entry = (title, id, text) =>
+    element("div", {}, element("dt", {}, title), element("dd", { id, class: text.length > 12 ? "long" : "" }, name(text)));
+  byId("answer").replaceChildren(
+    element("p", { class: "of" }, `sample ${sampleName}`, answer.each && one ? element("span", {}, ", at ", name(tokenName("queries", state.query))) : null),
+    element(
+      "dl",
+      { class: "verdict" },
+      entry(answer.each && !one ? "positions right" : "predicted", "predicted", shown.predicted),
+      shown.label === null ? null : entry("true", "label", shown.label),
+      mark ? element("div", { class: mark }, element("dt", { class: "hidden" }, "verdict"), element("dd", { class: "mark" }, mark === "right" ? "✓ right" : "✕ wrong")) : null,
+    ),
+    shown.top.length ? bars(shown.top) : "",
+  );
+}
+
+function bars(top) {
+  return element(
+    "ul",
+    { class: "bars", "aria-label": "probabilities" },
+    ...top.map(([label, p], index) => {
+      const bar = element("span", { class: "fill", "aria-hidden": "true" });
+      bar.style.width = `${100 * p}%`;
+      return element("li", {}, element("span", { class: "class" }, name(label)), element("span", { class: "track" }, bar), number(p, `probability-${index}`, 0));
+    }),
+  );
+}

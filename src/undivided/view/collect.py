@@ -1,0 +1,282 @@
+"""What a page shows, as plain data: the reference engine's numbers in float64, sample by sample.
+
+    page ─ samples ─ sample ─ layers ─ heads ─ weights [S, T]
+                       │                   └── steps: both ways with every value between
+                       ├ what it is: a picture, a series, tokens
+                       └ what the model says of it
+
+The steps are several times the size of the weights. Samples get them, then weights alone, then
+nothing more, as long as the page stays below its limit; what had to be left out is said on it.
+"""
+
+# S queries, T keys, D width of queries and keys, F width of values
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from undivided.errors import ArgumentError, NonFiniteError
+from undivided.plan.plan import Operation, Plan
+from undivided.targets import Targets
+from undivided.view import encode
+from undivided.view.answers import answer
+from undivided.view.text import visible
+from undivided.view.tokens import tokens_of
+
+if TYPE_CHECKING:
+    from undivided.engines.reference.attention_steps import Steps
+    from undivided.engines.reference.engine import Inside, ReferenceEngine
+    from undivided.model import Model
+
+__all__ = ["LIMIT", "Names", "collect"]
+
+LIMIT = 8_000_000
+"""Bytes of numbers that a page holds at most; one sample's weights are always there."""
+
+MOST_CURVES = 8
+"""Features of a series that are drawn."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """How people call what the model knows by number."""
+
+    title: str
+    source: str = ""
+    classes: Sequence[object] | None = None
+    tokens: Sequence[Sequence[object]] | None = None
+
+    def of_class(self, number: int) -> str:
+        known = self.classes
+        return visible(number if known is None or number >= len(known) else known[number])
+
+
+def collect(
+    model: Model, x: Any, y: Targets | None, names: Names, limit: int = LIMIT
+) -> dict[str, Any]:
+    """The page's data for the samples `x`, whose targets `y` may not be known."""
+    engine = _reference(model)
+    attentions = [op for op in model.plan.operations if op.kind == "attention"]
+    if not attentions:
+        raise ArgumentError(
+            f"{names.title} has no attention layer, so there is nothing to look at. "
+            "MultiHeadAttention(num_heads) is one."
+        )
+    samples, left_out = _samples(model.plan, engine, attentions, x, y, names, limit)
+    return {
+        "title": visible(names.title),
+        "source": visible(names.source),
+        "facts": _facts(model),
+        "layers": [_layer(model.plan, op) for op in attentions],
+        "samples": samples,
+        "leftOut": left_out,
+    }
+
+
+def _reference(model: Model) -> ReferenceEngine:
+    from undivided.engines.reference.engine import ReferenceEngine
+
+    engine = ReferenceEngine(model.plan, np.float64)
+    for name, values in model.parameters.items():
+        engine.parameters[name][...] = values
+    return engine
+
+
+def _facts(model: Model) -> list[tuple[str, str]]:
+    trained = f"{model.epochs} epochs" if model.steps else "not trained"
+    facts = [("parameters", f"{model.plan.parameter_count:,}"), ("trained", trained)]
+    measured = [e.test_accuracy for e in model.history if e.test_accuracy is not None]
+    if measured:
+        facts.append(("test accuracy", f"{measured[-1]:.1%}"))
+    return facts
+
+
+def _layer(plan: Plan, op: Operation) -> dict[str, Any]:
+    query, key = (tokens_of(plan, name) for name in op.inputs[:2])
+    same = plan.values[op.inputs[0]].shape[0] == plan.values[op.inputs[1]].shape[0]
+    return {
+        "name": visible(op.layer),
+        "heads": op.attributes["heads"],
+        "queries": query.as_json(),
+        "keys": key.as_json(),
+        "same": same,  # whether queries and keys are the same tokens
+    }
+
+
+# Samples, and what of them fits.
+
+
+def _samples(
+    plan: Plan,
+    engine: ReferenceEngine,
+    attentions: Sequence[Operation],
+    x: Any,
+    y: Targets | None,
+    names: Names,
+    limit: int,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    low, high = _range(x)
+    spent, with_steps = 0, 0
+    samples: list[dict[str, Any]] = []
+    for number in range(len(x)):
+        one, target = x[number : number + 1], None if y is None else y.take(np.array([number]))
+        inside = engine.look_inside(one, _followed(engine, one) if target is None else target)
+        _check_finite(inside, number)
+        if names.tokens is not None:
+            _check_tokens(inside, len(names.tokens[number]), number)
+        room = limit - spent
+        steps = _size(inside, steps=True) <= room
+        if not steps and samples and _size(inside, steps=False) > room:
+            break
+        spent += _size(inside, steps=steps)
+        with_steps += steps
+        samples.append(
+            {
+                "name": str(number),
+                "input": _input(plan, np.asarray(x[number]), low, high, names, number),
+                "answer": answer(
+                    plan.loss,
+                    inside.output,
+                    None if target is None else target.values,
+                    names.of_class,
+                ),
+                "loss": inside.loss,
+                "layers": [_heads(inside.attention[op.output], steps) for op in attentions],
+            }
+        )
+    left_out = []
+    if len(samples) < len(x):
+        left_out.append(f"{len(x) - len(samples)} of {len(x)} samples")
+    if with_steps < len(samples):
+        which = "all samples" if not with_steps else f"samples {with_steps} to {len(samples) - 1}"
+        left_out.append(f"the steps of {which}, whose weights are here")
+    return samples, left_out
+
+
+def _followed(engine: ReferenceEngine, x: Any) -> Any:
+    """What takes the place of an unknown target: the predicted class; nothing for values."""
+    if engine.plan.loss.targets != "classes":
+        return None
+    (output,) = engine.predict(x)
+    return [output.argmax(axis=-1).astype(np.int32)]
+
+
+def _check_finite(inside: Inside, number: int) -> None:
+    for name, steps in inside.attention.items():
+        if not np.isfinite(steps.way.p).all():
+            raise NonFiniteError(
+                f"The attention weights of {name!r} are not finite for sample {number}. "
+                "Look at the model's parameters: one of them is very large."
+            )
+
+
+def _check_tokens(inside: Inside, count: int, number: int) -> None:
+    counts = {n for steps in inside.attention.values() for n in steps.way.p.shape[2:]}
+    if count not in counts:
+        known = " or ".join(map(str, sorted(counts)))
+        raise ArgumentError(
+            f"The 'tokens' of view must name the {known} tokens of sample {number}. Got {count}.",
+            argument="tokens",
+        )
+
+
+def _size(inside: Inside, *, steps: bool) -> int:
+    """Bytes of base64 that a sample takes."""
+    total = 0
+    for of in inside.attention.values():
+        total += 4 * of.way.p.size
+        if steps:
+            arrays = [array for array in _arrays(of, 0).values() if array is not None]
+            total += of.way.p.shape[1] * sum(16 * array.size // 3 for array in arrays)
+    return total
+
+
+# One sample.
+
+
+def _heads(steps: Steps, with_steps: bool) -> dict[str, Any]:
+    _, heads, S, T = steps.way.p.shape
+    return {
+        "shape": [S, T],
+        "width": steps.query.shape[-1],
+        "valueWidth": steps.value.shape[-1],
+        "scale": float(steps.scale),
+        "weights": [
+            encode.weights(steps.way.p[0, h], steps.way.allowed[0, h]) for h in range(heads)
+        ],
+        "steps": [_encoded(steps, h) for h in range(heads)] if with_steps else None,
+    }
+
+
+def _encoded(steps: Steps, head: int) -> dict[str, str]:
+    return {
+        name: encode.numbers(array)
+        for name, array in _arrays(steps, head).items()
+        if array is not None
+    }
+
+
+def _arrays(steps: Steps, head: int) -> dict[str, np.ndarray | None]:
+    """Both ways of a head. `scores` are there where they are more than scale · dots, `slope`
+    where it is more than the scale."""
+    group = head * steps.key.shape[1] // steps.query.shape[1]
+    way, back = steps.way, steps.back
+    plain = np.array_equal(way.z, way.dots * steps.scale)
+    return {
+        "q": steps.query[0, head],
+        "k": steps.key[0, group],
+        "v": steps.value[0, group],
+        "dots": way.dots[0, head],
+        "scores": None if plain else way.z[0, head],
+        "slope": None if np.isscalar(way.slope) else np.asarray(way.slope)[0, head],
+        "out": steps.out[0, head],
+        "dOut": steps.d_out[0, head],
+        "dP": back.dp[0, head],
+        "dS": back.dz[0, head],
+        "dQ": back.dq[0, head],
+        "dK": back.dk[0, group],
+        "dV": back.dv[0, group],
+    }
+
+
+def _range(x: Any) -> tuple[float, float]:
+    """The darkest and the brightest number of all samples."""
+    low = min((float(np.min(sample)) for sample in x), default=0.0)
+    return low, max((float(np.max(sample)) for sample in x), default=1.0)
+
+
+def _input(
+    plan: Plan, sample: np.ndarray, low: float, high: float, names: Names, number: int
+) -> dict[str, Any]:
+    """What went in, as something to be seen."""
+    kinds = {
+        tokens_of(plan, name).kind
+        for op in plan.operations
+        if op.kind == "attention"
+        for name in op.inputs[:2]
+    }
+    shown: dict[str, Any] = {"kind": "numbers"}
+    if names.tokens is not None:
+        shown = {"kind": "text", "tokens": [visible(token) for token in names.tokens[number]]}
+    elif "patches" in kinds:
+        picture = sample if sample.ndim == 3 else sample[..., None]
+        if picture.shape[2] != 3:  # anything but red, green and blue is shown by its mean
+            picture = picture.mean(axis=2, keepdims=True)
+        shown = {
+            "kind": "picture",
+            "shape": list(picture.shape),
+            "pixels": encode.pixels(picture, low, high),
+        }
+    elif "series" in kinds:
+        drawn = sample[:, :MOST_CURVES]
+        shown = {
+            "kind": "series",
+            "shape": list(drawn.shape),
+            "features": sample.shape[1],
+            "values": encode.numbers(drawn),
+        }
+    return shown

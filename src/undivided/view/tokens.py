@@ -1,0 +1,52 @@
+"""What the tokens of an attention stand for: patches of a picture, times of a series, or numbers.
+
+Found in the plan: from what attention reads, back through the operations, to the one in which the
+axis of tokens begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from undivided.plan.plan import Operation, Plan, Ragged
+
+__all__ = ["Tokens", "tokens_of"]
+
+Kind = Literal["patches", "text", "series", "numbers"]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The axis of tokens that an attention's queries or keys lie along."""
+
+    kind: Kind
+    rows: int = 0
+    columns: int = 0
+    """Patches lie in a grid of so many rows and columns; both are 0 for anything else."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "rows": self.rows, "columns": self.columns}
+
+
+def tokens_of(plan: Plan, name: str) -> Tokens:
+    """What the rows of the value of that name stand for."""
+    makers = {op.output: op for op in plan.operations}
+    length = plan.values[name].shape[0]
+    maker: Operation | None = makers.get(name)
+    while maker is not None:
+        before = plan.values[maker.inputs[0]]
+        if maker.kind == "unfold":
+            return _patches(maker, before.shape)
+        if len(before.shape) != 2 or before.shape[0] != length:
+            return Tokens("numbers")
+        name = before.name
+        maker = makers.get(name)
+    # The network's own input: numbers that follow one another in time, one row for each token.
+    return Tokens("series" if name == plan.input.name else "numbers")
+
+
+def _patches(unfold: Operation, shape: tuple[int | Ragged, ...]) -> Tokens:
+    height, width = (n for n in shape[:2] if isinstance(n, int))
+    down, across = unfold.attributes["size"]
+    return Tokens("patches", height // down, width // across)
