@@ -142,8 +142,9 @@ class Peak:
 class Orders:
     """The initial parameters and shuffles that `Model.fit` makes, made again for the peers."""
 
-    def __init__(self, network: Network) -> None:
-        self._generator = GENERATORS[network.train.generator](network.train.seed)
+    def __init__(self, network: Network, seed: int | None = None) -> None:
+        seed = network.train.seed if seed is None else seed
+        self._generator = GENERATORS[network.train.generator](seed)
         self.parameters = list(initialize(network.plan(), self._generator).values())
         self._order = np.arange(0, dtype=np.uint32)
 

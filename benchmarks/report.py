@@ -20,6 +20,7 @@ __all__ = [
     "busy_json",
     "comparison_json",
     "machine_json",
+    "machine_text",
     "memory_json",
     "peak_json",
     "spread_json",
@@ -147,7 +148,7 @@ def memory_json(peak_bytes: int) -> dict[str, Any]:
 
 def text(result: Mapping[str, Any]) -> str:
     """All that was measured, as a page."""
-    parts = [_machine_text(result)]
+    parts = [machine_text(result)]
     parts += [_comparison_text(each, result) for each in result.get("comparisons", {}).values()]
     parts += [_busy_text(each) for each in result.get("busy", {}).values()]
     if memory := result.get("memory"):
@@ -160,7 +161,7 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _machine_text(result: Mapping[str, Any]) -> str:
+def machine_text(result: Mapping[str, Any]) -> str:
     machine = result["machine"]
     lines = [
         f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "

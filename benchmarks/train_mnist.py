@@ -39,6 +39,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import report
+from arguments import at_least_one, some_of
 from comparison import MODELS, Peak, Settings, compare
 from conditions import beside_a_busy_core, spread_over_seeds, training_memory
 from peers import SYSTEMS
@@ -70,15 +71,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         epilog=rest,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--models", type=_some_of(MODELS), default=list(MODELS), metavar="A,B")
-    parser.add_argument("--systems", type=_some_of(SYSTEMS), default=list(SYSTEMS), metavar="A,B")
-    parser.add_argument("--rounds", type=_at_least_one, default=5, metavar="N")
+    parser.add_argument("--models", type=some_of(MODELS), default=list(MODELS), metavar="A,B")
+    parser.add_argument("--systems", type=some_of(SYSTEMS), default=list(SYSTEMS), metavar="A,B")
+    parser.add_argument("--rounds", type=at_least_one, default=5, metavar="N")
     parser.add_argument("--fraction", type=_fraction, default=1.0, metavar="PART")
-    parser.add_argument("--threads", type=_at_least_one, default=available_threads(), metavar="N")
+    parser.add_argument("--threads", type=at_least_one, default=available_threads(), metavar="N")
     parser.add_argument("--isa", choices=_native.instruction_sets())
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--spread", type=_at_least_one, metavar="SEEDS")
+    parser.add_argument("--spread", type=at_least_one, metavar="SEEDS")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(arguments)
 
@@ -118,25 +119,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _say(line: str) -> None:
     """How far it is, where it does not mix with the result."""
     print(line, file=sys.stderr, flush=True)
-
-
-def _some_of(known: Sequence[str] | dict[str, Any]) -> Any:
-    def parse_names(given: str) -> list[str]:
-        names = [name.strip() for name in given.split(",") if name.strip()]
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
-        if not names:
-            raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}")
-        return list(dict.fromkeys(names))
-
-    return parse_names
-
-
-def _at_least_one(given: str) -> int:
-    if not given.isdecimal() or int(given) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {given!r}")
-    return int(given)
 
 
 def _fraction(given: str) -> float:

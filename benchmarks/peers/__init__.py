@@ -5,7 +5,7 @@ system's own (`apart.py`): none inherits another's threads, allocator or floatin
 """
 
 from peers.apart import Apart
-from peers.registry import SYSTEMS, Entry, make
+from peers.registry import ENCODERS, SYSTEMS, Entry, make
 from peers.system import System, Task, patches
 
-__all__ = ["SYSTEMS", "Apart", "Entry", "System", "Task", "make", "patches"]
+__all__ = ["ENCODERS", "SYSTEMS", "Apart", "Entry", "System", "Task", "make", "patches"]

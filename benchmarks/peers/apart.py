@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter, process_time
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from peers.registry import make
-from peers.system import System, Task
+from peers.registry import SYSTEMS, Entry, make
+from peers.system import System
 
 __all__ = ["Apart", "keep_to_cores"]
 
@@ -23,7 +23,7 @@ __all__ = ["Apart", "keep_to_cores"]
 class Apart:
     """The interface of `System`, answered by another process."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, systems: Mapping[str, Entry] = SYSTEMS) -> None:
         self.name = name
         self.loss = float("nan")
         self.ready_seconds = float("nan")
@@ -33,11 +33,11 @@ class Apart:
         # Spawned and not forked: a fork would inherit this process's threads half dead.
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, name), daemon=False)
+        self._process = context.Process(target=_serve, args=(other, systems[name]), daemon=False)
         self._process.start()
         other.close()
 
-    def prepare(self, task: Task, parameters: Sequence[np.ndarray]) -> None:
+    def prepare(self, task: Any, parameters: Sequence[np.ndarray]) -> None:
         started = perf_counter()
         self._ask("prepare", task, list(parameters))
         self.ready_seconds = perf_counter() - started
@@ -104,7 +104,7 @@ def _work_of_all() -> float:
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def _serve(connection: Connection, name: str) -> None:
+def _serve(connection: Connection, entry: Entry) -> None:
     """The other process: answer requests until nobody is there to ask."""
     system: Any = None
     while True:
@@ -115,7 +115,7 @@ def _serve(connection: Connection, name: str) -> None:
         try:
             if request == "prepare":
                 keep_to_cores(arguments[0].threads)
-                system = make(name)
+                system = make(entry)
                 answer: Any = system.prepare(*arguments)
             else:
                 answer = _epoch(system, *arguments)

@@ -10,7 +10,7 @@ from typing import Any
 
 from peers.system import System
 
-__all__ = ["SYSTEMS", "Entry", "make"]
+__all__ = ["ENCODERS", "SYSTEMS", "Entry", "make"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,14 @@ SYSTEMS: dict[str, Entry] = {
 is taken before the last feed-forward layer."""
 
 
-def make(name: str) -> System:
-    entry = SYSTEMS[name]
+ENCODERS: dict[str, Entry] = {
+    "undivided": Entry("undivided", "peers.encoder_undivided", "Undivided"),
+    "torch": Entry("torch", "peers.encoder_torch", "Torch"),
+    "torch-compile": Entry("torch", "peers.encoder_torch", "Torch", {"compiled": True}),
+    "jax": Entry("jax", "peers.encoder_jax", "Jax"),
+}
+"""The systems of `train_networks.py`, on the network of `encoder.py`."""
+
+
+def make(entry: Entry) -> System:
     return getattr(importlib.import_module(entry.module), entry.kind)(**entry.options)

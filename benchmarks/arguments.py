@@ -1,0 +1,28 @@
+"""Arguments that several benchmarks take, checked alike."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["at_least_one", "some_of"]
+
+
+def some_of(known: Sequence[str] | dict[str, Any]) -> Any:
+    def parse_names(given: str) -> list[str]:
+        names = [name.strip() for name in given.split(",") if name.strip()]
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
+        if not names:
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}")
+        return list(dict.fromkeys(names))
+
+    return parse_names
+
+
+def at_least_one(given: str) -> int:
+    if not given.isdecimal() or int(given) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {given!r}")
+    return int(given)
