@@ -5,49 +5,35 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import perf_counter, process_time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from peers.registry import SYSTEMS, Entry, make
 from peers.system import System
 
-__all__ = ["Apart", "keep_to_cores"]
+__all__ = ["Apart", "Process", "keep_to_cores", "watched"]
 
 
-class Apart:
-    """The interface of `System`, answered by another process."""
+class Process:
+    """An object of another process: `ask` calls its methods there."""
 
-    def __init__(self, name: str, systems: Mapping[str, Entry] = SYSTEMS) -> None:
+    def __init__(self, name: str, make: Callable[..., Any], *arguments: Any) -> None:
         self.name = name
-        self.loss = float("nan")
-        self.ready_seconds = float("nan")
-        """How long `prepare` took: imports, data, compilation."""
-        self.others = float("nan")
-        """The share of all cores that other processes had during the last epoch."""
         # Spawned and not forked: a fork would inherit this process's threads half dead.
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, systems[name]), daemon=False)
+        self._process = context.Process(target=_serve, args=(other, make, *arguments), daemon=False)
         self._process.start()
         other.close()
 
-    def prepare(self, task: Any, parameters: Sequence[np.ndarray]) -> None:
-        started = perf_counter()
-        self._ask("prepare", task, list(parameters))
-        self.ready_seconds = perf_counter() - started
-
-    def epoch(self, order: np.ndarray) -> float:
-        seconds, self.loss, self.others = self._ask("epoch", order)
-        return seconds
-
-    def _ask(self, *request: Any) -> Any:
-        self._connection.send(request)
+    def ask(self, method: str, *arguments: Any) -> Any:
+        self._connection.send((method, arguments))
         try:
             answered, answer = self._connection.recv()
         except EOFError:
@@ -64,7 +50,7 @@ class Apart:
             self._process.terminate()
             self._process.join()
 
-    def __enter__(self) -> Apart:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -78,19 +64,59 @@ class Apart:
         self.close()
 
 
+class Apart(Process):
+    """The interface of `System`, answered by another process."""
+
+    def __init__(self, name: str, systems: Mapping[str, Entry] = SYSTEMS) -> None:
+        super().__init__(name, _Training, systems[name])
+        self.loss = float("nan")
+        self.ready_seconds = float("nan")
+        """How long `prepare` took: imports, data, compilation."""
+        self.others = float("nan")
+        """The share of all cores that other processes had during the last epoch."""
+
+    def prepare(self, task: Any, parameters: Sequence[np.ndarray]) -> None:
+        started = perf_counter()
+        self.ask("prepare", task, list(parameters))
+        self.ready_seconds = perf_counter() - started
+
+    def epoch(self, order: np.ndarray) -> float:
+        seconds, self.loss, self.others = self.ask("epoch", order)
+        return seconds
+
+
+class _Training:
+    """A system, in the process that is its own."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.system: System | None = None
+
+    def prepare(self, task: Any, parameters: Sequence[np.ndarray]) -> None:
+        keep_to_cores(task.threads)
+        self.system = make(self.entry)
+        self.system.prepare(task, parameters)
+
+    def epoch(self, order: np.ndarray) -> tuple[float, float, float]:
+        system = self.system
+        assert system is not None
+        seconds, others = watched(lambda: system.epoch(order))
+        return seconds, system.loss, others
+
+
 def keep_to_cores(threads: int) -> None:
     """Use as many cores as there are threads: XLA starts a thread for each it may use."""
     if hasattr(os, "sched_setaffinity"):  # not every system has affinity
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def _epoch(system: System, order: np.ndarray) -> tuple[float, float, float]:
-    """An epoch's seconds and loss, and the share of all cores that others had meanwhile."""
+def watched(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What `work` gives, and the share of all cores that others had meanwhile."""
     started, own, all_work = perf_counter(), process_time(), _work_of_all()
-    seconds = system.epoch(order)
+    result = work()
     others = (_work_of_all() - all_work) - (process_time() - own)
     passed = (perf_counter() - started) * (os.cpu_count() or 1)
-    return seconds, system.loss, max(0.0, others / passed)
+    return result, min(1.0, max(0.0, others / passed))
 
 
 def _work_of_all() -> float:
@@ -104,22 +130,18 @@ def _work_of_all() -> float:
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def _serve(connection: Connection, entry: Entry) -> None:
+def _serve(connection: Connection, make: Callable[..., Any], *arguments: Any) -> None:
     """The other process: answer requests until nobody is there to ask."""
-    system: Any = None
+    served: Any = None
     while True:
         try:
-            request, *arguments = connection.recv()
+            method, given = connection.recv()
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            if request == "prepare":
-                keep_to_cores(arguments[0].threads)
-                system = make(entry)
-                answer: Any = system.prepare(*arguments)
-            else:
-                answer = _epoch(system, *arguments)
-            connection.send((True, answer))
+            if served is None:
+                served = make(*arguments)
+            connection.send((True, getattr(served, method)(*given)))
         except KeyboardInterrupt:
             return
         except Exception:
