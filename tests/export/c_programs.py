@@ -94,6 +94,10 @@ NETWORKS = {
         Residual { Dense(20, activation="relu", bias=false) Dense(12) }
         MultiHeadAttention(2, key_dim=5, bias=false, output_projection=false)
         Flatten() Dense(9) Activation("gelu") Output(4) }""",
+    "gated": """network Gated { input: (5, 8) layers:
+        RMSNormalization() GatedFeedForward(12) Activation("softmax") Dense(8, activation="tanh")
+        GatedFeedForward(6, activation="gelu_tanh") Dense(7, activation="sigmoid")
+        Dense(6, activation="leaky_relu") GlobalAveragePooling1D() Output(3) }""",
     "smallest": "network Smallest { input: (3) layers: Output(2) }",
     "flat": "network F { input: (3, 4) layers: Flatten() Dense(5, activation='relu') Output(2) }",
     "passed_on": "network PassedOn { input: (2, 3) layers: Flatten() }",

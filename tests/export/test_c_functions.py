@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from c_programs import need
 
-from undivided.export.calls import FOLDER
+from undivided.engines.reference import activation
+from undivided.export.calls import FOLDER, FUNCTIONS
 
-SOURCES = ("exponential", "error_function", "relu", "gelu")
+SOURCES = ("exponential", "error_function", "hyperbolic_tangent", "sigmoid", "relu", "leaky_relu")
+SOURCES += ("gelu", "gelu_tanh", "silu")
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +63,23 @@ def test_the_error_function(library):
     assert np.array_equal(ends, [0, 1, -1, np.nan], equal_nan=True)
 
 
-def test_activations(library):
-    x = np.linspace(-6, 6, 10_001).astype(np.float32)
-    gelu = np.array([v * 0.5 * math.erfc(-v / math.sqrt(2)) for v in x.tolist()])
-    assert np.abs(called(library, "gelu", x) - gelu).max() <= 5e-7
-    assert np.array_equal(called(library, "relu", x), np.maximum(x, 0))
-    assert np.isnan(called(library, "relu", np.array([np.nan]))).all()
+def test_the_hyperbolic_tangent(library):
+    x = np.linspace(-11, 11, 100_001).astype(np.float32)
+    assert ulps(called(library, "hyperbolic_tangent", x), np.tanh(x.astype(np.float64))) <= 2
+    tiny = np.array([1e-30, -1e-20, 1e-5], np.float32)
+    assert np.array_equal(called(library, "hyperbolic_tangent", tiny), tiny)
+    ends = called(library, "hyperbolic_tangent", np.array([0, np.inf, -np.inf, np.nan]))
+    assert np.array_equal(ends, [0, 1, -1, np.nan], equal_nan=True)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_activations(library, function):
+    x = np.linspace(-8, 8, 10_001).astype(np.float32)
+    found = called(library, FUNCTIONS[function], x)
+    expected = activation.forward(x.astype(np.float64), function)
+    assert np.abs(found - expected).max() <= 2e-7 * np.abs(expected).max()
+    for end in (-np.inf, np.inf, np.nan):
+        value = np.array([end], np.float32)
+        with np.errstate(all="ignore"):
+            same = activation.forward(value, function)
+        assert np.array_equal(called(library, FUNCTIONS[function], value), same, equal_nan=True)

@@ -46,7 +46,10 @@ def test_a_person_reads_layers_shapes_and_calls_in_order(tmp_path):
 def test_only_what_is_used_is_printed(tmp_path):
     (model,) = models(["smallest"])
     text = text_of(model, tmp_path)
-    assert re.findall(r"^static float (\w+)\(|^static void (\w+)\(", text, re.M) == [("", "linear")]
+    assert re.findall(r"^static float (\w+)\(|^static void (\w+)\(", text, re.M) == [
+        ("dot", ""),
+        ("", "linear"),
+    ]
     assert "#include <" not in text and "arena[" not in text
 
 

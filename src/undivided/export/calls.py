@@ -96,6 +96,10 @@ def _first(op: Operation, plan: Plan) -> tuple[int, ...]:
     return (0,)
 
 
+def _both(op: Operation, plan: Plan) -> tuple[int, ...]:
+    return 0, 1
+
+
 def rescale(op: Operation, plan: Plan) -> Call:
     x, y = _values(op, plan)
     scale, offset = (number(op.attributes[name]) for name in ("scale", "offset"))
@@ -155,14 +159,27 @@ def normalize(op: Operation, plan: Plan) -> Call:
     return Call("normalize", (x, *weights, epsilon, _rows(x), str(x.width), y))
 
 
+def rms_normalize(op: Operation, plan: Plan) -> Call:
+    x, y = _values(op, plan)
+    epsilon = number(op.attributes["epsilon"])
+    sizes = (_rows(x), str(x.width))
+    return Call("rms_normalize", (x, _constant(op, plan, "gain"), epsilon, *sizes, y))
+
+
 def activation(op: Operation, plan: Plan) -> Call:
     x, y = _values(op, plan)
-    return Call("activate", (op.attributes["function"], x, _count(y), y))
+    return Call("activate", (FUNCTIONS[op.attributes["function"]], x, _count(y), y))
 
 
-def add(op: Operation, plan: Plan) -> Call:
+def softmax(op: Operation, plan: Plan) -> Call:
+    x, y = _values(op, plan)
+    return Call("softmax", (x, _rows(x), str(x.width), y))
+
+
+def pairwise(op: Operation, plan: Plan) -> Call:
+    """add and multiply: two values of one shape."""
     a, b, y = _values(op, plan)
-    return Call("add", (a, b, _count(y), y))
+    return Call(op.kind, (a, b, _count(y), y))
 
 
 def pool(op: Operation, plan: Plan) -> Call:
@@ -174,6 +191,17 @@ def reshape(op: Operation, plan: Plan) -> Call:
     x, y = _values(op, plan)
     return Call("", (x, y))
 
+
+FUNCTIONS = {
+    "relu": "relu",
+    "leaky_relu": "leaky_relu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_tanh",
+    "silu": "silu",
+    "sigmoid": "sigmoid",
+    "tanh": "hyperbolic_tangent",
+}
+"""Activation → its C function; tanh is the C library's own name."""
 
 PRIMITIVES: Mapping[str, Primitive] = {
     "rescale": Primitive(rescale, ("scale", "offset"), over=_first),
@@ -187,15 +215,15 @@ PRIMITIVES: Mapping[str, Primitive] = {
         scratch=lambda op, plan: numbers_in(plan.values[op.inputs[1]].shape[:-1]),
     ),
     "normalize": Primitive(normalize, ("epsilon",), over=_first),
+    "rms_normalize": Primitive(rms_normalize, ("epsilon",), over=_first),
     "activation": Primitive(activation, ("function",), over=_first),
-    "add": Primitive(add, over=lambda op, plan: (0, 1)),
+    "softmax": Primitive(softmax, over=_first),
+    "add": Primitive(pairwise, over=_both),
+    "multiply": Primitive(pairwise, over=_both),
     "pool": Primitive(pool),
     "reshape": Primitive(reshape),
 }
 """By the operation's kind. A reshape is no call: the same numbers have another name."""
-
-FUNCTIONS = ("relu", "gelu")
-"""The activations that there is a C function for."""
 
 
 def in_place(plan: Plan) -> Callable[[Operation], tuple[int, ...]]:
@@ -263,6 +291,6 @@ def functions_for(calls: list[Call]) -> dict[str, str]:
     library = _Library()
     for call in calls:
         for name in (call.function, *(a for a in call.arguments if isinstance(a, str))):
-            if name in (*FUNCTIONS, call.function) and name:
+            if name and name in (*FUNCTIONS.values(), call.function):
                 library.add(name)
     return library.sources

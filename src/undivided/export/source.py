@@ -283,8 +283,8 @@ void {self.name}_predict(const float *input, float *logits);
 
 
 _PROMISE = (
-    "No memory is allocated, nothing recurses, and the arena is all that is kept. Sums are plain "
-    "loops from first to last, each operation rounded to float as it is written: the same input "
+    "No memory is allocated, nothing recurses, and the arena is all that is kept. What is added "
+    "is added in the order of this text, and each operation is rounded to float: the same input "
     "gives the same bits on every machine and at every level of optimization (GCC: -std=c99 or "
     "-ffp-contract=off). NaN and infinities go through as in any arithmetic."
 )

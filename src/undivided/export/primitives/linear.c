@@ -1,13 +1,11 @@
 /* y = x * weight + bias for each of `rows` rows; without a bias it is 0. x is [rows][in], weight
- * [in][out], y [rows][out]. A sum starts with the first input and ends with the bias. */
+ * [in][out], y [rows][out]. */
 static void linear(const float *x, const float *weight, const float *bias, int rows, int in,
                    int out, float *y)
 {
     for (int row = 0; row < rows; row++, x += in, y += out)
         for (int o = 0; o < out; o++) {
-            float sum = 0.0f;
-            for (int i = 0; i < in; i++)
-                sum += x[i] * weight[i * out + o];
+            const float sum = dot(x, weight + o, out, in);
             y[o] = bias ? sum + bias[o] : sum;
         }
 }
