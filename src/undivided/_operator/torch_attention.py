@@ -44,6 +44,21 @@ def attention(
     """As `undivided.attention`, which has the words for it."""
     check(query, key, value)
     bias, sinks = _added("bias", bias, query), _added("sinks", sinks, query)
+    if query.device.type != "cpu":
+        return _elsewhere(
+            query,
+            key,
+            value,
+            bias=bias,
+            sinks=sinks,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            return_weights=return_weights,
+            return_lse=return_lse,
+            layout=layout,
+            threads=threads,
+            **given,
+        )
     if given["dropout"] and given["seed"] is None:
         given["seed"] = drawn_seed(query)
     if in_a_program(query):
@@ -97,6 +112,13 @@ def attention_varlen(
     """As `undivided.attention_varlen`."""
     check(query, key, value)
     sinks = _added("sinks", sinks, query)
+    if query.device.type != "cpu":
+        from undivided._operator import torch_elsewhere
+
+        starts = cu_query, cu_key
+        return torch_elsewhere.attention_varlen(
+            query, key, value, starts, sinks=sinks, return_lse=return_lse, **given
+        )
     if given["dropout"] and given["seed"] is None:
         given["seed"] = drawn_seed(query)
     if in_a_program(query):
@@ -121,6 +143,16 @@ def attention_varlen(
         given["query_offset"] = _constant("query_offset", given["query_offset"], query)
     call = Call(given, None, None, False, return_lse, "packed", threads, starts)
     return _results(query, key, value, None, sinks, call)
+
+
+def _elsewhere(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    from undivided._operator import torch_elsewhere
+
+    for name in CONSTANT:
+        x = options[name]
+        if isinstance(x, Tensor) and x.device != query.device:
+            raise refuse(name, f"on {query.device}, as 'query' is", x.device)
+    return torch_elsewhere.attention(query, key, value, **options)
 
 
 def in_a_program(query: Tensor) -> bool:
