@@ -384,6 +384,12 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.char in "fde" or dtype.name == "bfloat16"
 
 
+def _in_type_of(given: Any, gradient: np.ndarray) -> np.ndarray:
+    """A gradient has the type of what it belongs to, unless that was given as whole numbers."""
+    dtype = np.asarray(given).dtype
+    return gradient.astype(dtype, copy=False) if _is_float(dtype) else gradient
+
+
 def _starts(name: str, given: Any, rows: int) -> np.ndarray:
     starts = np.asarray(given)
     fits = starts.ndim == 1 and len(starts) > 0 and starts.dtype.kind in "iu"
@@ -546,6 +552,7 @@ class Arrays:
         self.sizes = self.order.sizes
         q, k, v = (x if x.dtype == self.dtype else x.astype(self.dtype) for x in (q, k, v))
         self.given_bias = None if bias is None else np.asarray(bias)
+        self.given_sinks = sinks
         self.inputs = (
             q,
             k,
@@ -572,7 +579,9 @@ class Arrays:
         )
         if d_bias is not None:
             assert self.given_bias is not None
-            d_bias = d_bias.reshape(self.given_bias.shape)
+            d_bias = _in_type_of(self.given_bias, d_bias.reshape(self.given_bias.shape))
+        if d_sinks is not None:
+            d_sinks = _in_type_of(self.given_sinks, d_sinks)
         return Gradients(dq, dk, dv, d_bias, d_sinks)
 
 
@@ -596,7 +605,8 @@ def sinks_inside(sinks: Any, sizes: Sizes, dtype: Any) -> np.ndarray | None:
     if sinks is None:
         return None
     array = np.asarray(sinks)
-    if array.shape != (sizes.H,) or array.dtype.kind not in "fiu":
+    numbers = array.dtype.kind in "fiu" or _is_float(array.dtype)
+    if array.shape != (sizes.H,) or not numbers:
         raise refuse(
             "sinks",
             f"numbers [H] = [{sizes.H}]",

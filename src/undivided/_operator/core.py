@@ -114,6 +114,18 @@ def forward(
         out = np.empty((*query.shape[:3], sizes.F), dtype)
     rows = (sizes.B, sizes.H, sizes.S)
     log_sums = np.empty(rows, dtype) if keep or lse or (probabilities and tiled) else None
+    if sizes.F == 0:  # weights and log-sum-exp are still those of queries and keys
+        value, to = (np.zeros((*x.shape[:3], PAD), dtype) for x in (value, out))
+        done = forward(
+            *(query, key, value, bias, sinks, options),
+            keep=keep,
+            threads=threads,
+            out=to,
+            lse=lse,
+            probabilities=probabilities,
+            packing=packing,
+        )
+        return done._replace(out=out)
     if out.size == 0 or sizes.T == 0:
         return _nothing(out, log_sums, sinks, options, sizes, dtype)
     kept = None
