@@ -90,15 +90,22 @@ class Browser:
         os.close(self._write)
         shutil.rmtree(self._profile, ignore_errors=True)
 
-    def open(self, path: Path, *, dark: bool = False, size: tuple[int, int] = (1440, 1000)) -> Tab:
-        """A page from the disk, loaded."""
+    def open(
+        self,
+        path: Path,
+        *,
+        dark: bool = False,
+        size: tuple[int, int] = (1440, 1000),
+        place: str = "",
+    ) -> Tab:
+        """A page from the disk, loaded; `place` is what follows the # of its address."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = self._tabs[session] = Tab(self, session, target)
         for domain in ("Page", "Runtime", "Log", "Network"):
             tab.send(f"{domain}.enable")
         tab.look(dark=dark, size=size)
-        tab.go(path.as_uri())
+        tab.go(path.as_uri() + place)
         return tab
 
     def send(self, method: str, session: str | None = None, **parameters: Any) -> Any:

@@ -28,7 +28,7 @@ function drawHeads() {
   const rows = page.layers.map((layer, l) =>
     element(
       "div",
-      { role: "row", class: "layer" },
+      { role: "row", class: layer.heads > 3 ? "layer many" : "layer" },
       element("span", { role: "rowheader", class: "layer-name" }, name(layer.name)),
       ...Array.from({ length: layer.heads }, (_, h) => head(layers[l], layer, l, h)),
     ),
@@ -102,7 +102,7 @@ function frame(sample, index) {
       "data-sample": index,
       onclick: () => look({ sample: index }),
     },
-    sample.input.kind === "picture" ? thumbnail(sample.input) : element("span", { class: "frame-name" }, sample.name),
+    thumbnail(sample),
     element("span", { class: "frame-label" }, name(answerOf(sample).predicted), verdict === "wrong" ? " ✕" : ""),
   );
 }
@@ -126,11 +126,21 @@ function verdictOf({ right }) {
   return right === null ? "" : right ? "right" : "wrong";
 }
 
-function thumbnail(input) {
-  const [height, width] = input.shape;
-  const made = element("canvas", { width, height, class: "thumb", "aria-hidden": "true" });
-  made.getContext("2d").putImageData(pixelsOf(input), 0, 0);
-  return made;
+function thumbnail({ input, name: number_ }) {
+  if (input.kind === "picture") {
+    const [height, width] = input.shape;
+    const made = element("canvas", { width, height, class: "thumb", "aria-hidden": "true" });
+    made.getContext("2d").putImageData(pixelsOf(input), 0, 0);
+    return made;
+  }
+  if (input.kind === "series") {
+    const [made, context] = canvas(64, 38, { class: "thumb wide", "aria-hidden": "true" });
+    drawCurves(context, input, 64, 38, 1.2);
+    return made;
+  }
+  if (input.kind !== "text") return element("span", { class: "frame-name" }, number_);
+  const letters_ = input.tokens.every((token) => [...token].length <= 1);
+  return element("span", { class: "frame-text" }, name(input.tokens.slice(0, 40).join(letters_ ? "" : " ")));
 }
 
 function moveSample(event) {

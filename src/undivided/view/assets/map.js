@@ -5,7 +5,7 @@ const MAP_SIZE = 460;
 function drawMap() {
   const { layer, queries, keys, weights: values } = now();
   const focused = document.activeElement && document.activeElement.id === "cells";
-  const cell = Math.max(2, Math.min(MAP_SIZE / keys, MAP_SIZE / queries, 34));
+  const cell = Math.max(1, Math.min(Math.floor(MAP_SIZE / Math.max(keys, queries)), 34));
   const [width, height] = [cell * keys, cell * queries];
   const [made, context] = canvas(width, height, {
     id: "cells",

@@ -150,14 +150,13 @@ function picture({ side, values, self, other, largest, tokens }, input, properti
 // Series.
 
 function curve({ side, values, self, other, largest }, input, properties) {
-  const [times, features] = input.shape;
-  const [width, height, margin] = [BOARD * 1.5, BOARD * 0.75, 6];
+  const times = values.length;
+  const [width, height] = [BOARD * 1.5, BOARD * 0.75];
   const [made, context] = canvas(width, height, {
     ...properties,
     class: "picture",
     onclick: (event) => pick(picked(side), bounded(Math.floor(place(event)[0] * times), times)),
   });
-  const all = numbers(input.values);
   const { weight, ink, forbidden, hatch } = colours();
   const step = width / times;
   values.forEach((w, t) => {
@@ -165,20 +164,7 @@ function curve({ side, values, self, other, largest }, input, properties) {
     context.fillRect(t * step, 0, step + 0.5, height);
     if (Number.isNaN(w)) stripes(context, t * step, 0, step, height, hatch);
   });
-  const [low, high] = [Math.min(...all), Math.max(...all)];
-  const y = (value) => height - margin - ((value - low) / (high - low || 1)) * (height - 2 * margin);
-  // A rim of paper keeps a curve visible on every colour below it.
-  for (let f = 0; f < features; f += 1) {
-    for (const [colour, thick] of [[colours().paper, 4], [ink, 1.6]]) {
-      context.strokeStyle = css(colour);
-      context.setLineDash(f && colour === ink ? [2 + 3 * f, 3] : []);
-      context.lineWidth = thick;
-      context.lineJoin = "round";
-      context.beginPath();
-      for (let t = 0; t < times; t += 1) context.lineTo((t + 0.5) * step, y(all[t * features + f]));
-      context.stroke();
-    }
-  }
+  drawCurves(context, input, width, height, 1.6);
   const bar = (t, dash) => {
     context.setLineDash(dash);
     context.strokeStyle = css(ink);
@@ -188,6 +174,28 @@ function curve({ side, values, self, other, largest }, input, properties) {
   if (other !== self) bar(other, [4, 3]);
   if (self !== null) bar(self, []);
   return made;
+}
+
+// One line for each feature, all on one scale.
+function drawCurves(context, input, width, height, thickness) {
+  const [times, features] = input.shape;
+  const all = numbers(input.values);
+  const [low, high] = all.reduce(([a, b], x) => [Math.min(a, x), Math.max(b, x)], [Infinity, -Infinity]);
+  const margin = 3 * thickness;
+  const y = (value) => height - margin - ((value - low) / (high - low || 1)) * (height - 2 * margin);
+  const { ink, paper } = colours();
+  context.lineJoin = "round";
+  for (let f = 0; f < features; f += 1) {
+    // A rim of paper keeps a curve visible on every colour below it.
+    for (const [colour, thick] of [[paper, thickness + 2.4], [ink, thickness]]) {
+      context.strokeStyle = css(colour);
+      context.setLineDash(f && colour === ink ? [2 + 3 * f, 3] : []);
+      context.lineWidth = thick;
+      context.beginPath();
+      for (let t = 0; t < times; t += 1) context.lineTo(((t + 0.5) * width) / times, y(all[t * features + f]));
+      context.stroke();
+    }
+  }
 }
 
 // Text, and tokens that are only numbers.
