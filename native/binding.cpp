@@ -89,7 +89,8 @@ Block read_block(nb::handle b) {
   return {whole(b, "offset"),     whole(b, "rows"),
           whole(b, "width"),      whole(b, "stride"),
           whole(b, "transposed"), whole(b, "transposed_stride"),
-          whole(b, "decays"),     whole(b, "trained"),
+          whole(b, "decays"),     nb::cast<double>(b.attr("rate")),
+          whole(b, "trained"),
           whole(b, "gradient")};
 }
 Fold read_fold(nb::handle f) {
@@ -208,14 +209,20 @@ Update update_of(nb::handle rule, double learning_rate, int64_t step,
   auto number = [&](const char* name) { return nb::cast<double>(rule.attr(name)); };
   Update u{};
   u.rule = (Rule)whole(rule, "kind");
-  u.learning_rate = (float)learning_rate;
+  u.learning_rate = learning_rate;
   u.momentum = (float)number("momentum");
+  u.nesterov = whole(rule, "nesterov");
   u.fresh_1 = (float)(1.0 - number("beta_1"));
   u.fresh_2 = (float)(1.0 - number("beta_2"));
   u.epsilon = (float)number("epsilon");
-  u.correction_1 = (float)(1.0 / (1.0 - std::pow(number("beta_1"), (double)step)));
-  u.correction_2 = (float)(1.0 / (1.0 - std::pow(number("beta_2"), (double)step)));
-  u.decay = (float)(1.0 - learning_rate * number("weight_decay"));
+  double grown_1 = 1.0 - std::pow(number("beta_1"), (double)step);
+  double grown_2 = 1.0 - std::pow(number("beta_2"), (double)step);
+  bool corrected = !whole(rule, "epsilon_uncorrected");
+  u.correction_1 = (float)((corrected ? 1.0 : std::sqrt(grown_2)) / grown_1);
+  u.correction_2 = (float)(corrected ? 1.0 / grown_2 : 1.0);
+  u.weight_decay = number("weight_decay");
+  u.clip_value = (float)number("clip_value");
+  u.clip_norm = (float)number("clip_norm");
   u.epsilon_inside_root = whole(rule, "epsilon_inside_root");
   for (size_t i = 0; i < slots.size() && i < 2; ++i) u.slots[i] = slots[i].data();
   return u;

@@ -44,6 +44,7 @@ struct Block {
   int64_t transposed;
   int64_t transposed_stride;
   int64_t decays;
+  double rate;  // what the learning rate is multiplied by; 0 for what is frozen
   int64_t trained;
   int64_t gradient;
 };
@@ -180,12 +181,16 @@ enum class Rule : int64_t { kSgd, kMomentum, kAdam };
 
 struct Update {
   Rule rule;
-  float learning_rate;
+  double learning_rate;
   float momentum;
+  int64_t nesterov;
   float fresh_1, fresh_2;  // 1 − β₁ and 1 − β₂, which float32 cannot tell from β exactly
   float epsilon;
   float correction_1, correction_2;  // 1/(1−β₁ᵗ), 1/(1−β₂ᵗ)
-  float decay;                       // what a decaying parameter is multiplied by first
+  double weight_decay;
+  float clip_value;                  // every number of a gradient is kept within ±; or infinite
+  float clip_norm;                   // infinite where the norm does not matter
+  float factor;                      // of all gradients, after their norm is known
   int64_t epsilon_inside_root;
   float* parameters;
   float* derived;
@@ -214,6 +219,8 @@ struct Kernels {
   void (*update)(const Update&, const Block&, int64_t first_row, int64_t last_row);
   void (*transpose)(const Block&, const float* parameters, float* derived, int64_t first_row,
                     int64_t last_row);
+  double (*square_sum)(const Update&, const float* const* parts, int64_t slices, int64_t from,
+                       int64_t floats);
   void (*sum)(const float* const* parts, int64_t count, int64_t from, float* to, int64_t floats);
   void (*fold)(const FoldWork&, const Fold&, bool backward);
   const AttentionKernels<float>* floats;

@@ -78,7 +78,7 @@ Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buff
   // sixteen at least, for the transposed copies.
   int64_t floats = kUnitFloats;
   for (int64_t i = 0; i < (int64_t)blocks_.size(); ++i) {
-    if (!blocks_[i].trained || blocks_[i].gradient < 0) continue;
+    if (!blocks_[i].trained || blocks_[i].gradient < 0 || blocks_[i].rate == 0) continue;
     int64_t rows = std::max<int64_t>(16, kUnitFloats / blocks_[i].stride / 16 * 16);
     for (int64_t first = 0; first < blocks_[i].rows; first += rows) {
       int64_t last = std::min(first + rows, blocks_[i].rows);
@@ -266,6 +266,11 @@ class Session::Batches final : public Steps::Job {
     update_.derived = session_.derived_.at_least(0);
     update_.gradients = parts_.data();
     update_.slices = (int64_t)parts_.size();
+    update_.factor = 1.0f;
+    if (std::isfinite(update_.clip_norm)) {
+      double norm = gradient_norm();
+      if (norm > (double)update_.clip_norm) update_.factor = (float)(update_.clip_norm / norm);
+    }
     return true;
   }
 
@@ -280,6 +285,25 @@ class Session::Batches final : public Steps::Job {
   }
 
  private:
+  // The norm of all gradients of this step, in one thread and so in a fixed order.
+  double gradient_norm() {
+    FoldWork work = session_.fold_work(parameters_);
+    work.parts = parts_.data();
+    work.slices = (int64_t)parts_.size();
+    for (const Fold& fold : session_.folds_) session_.kernels_->fold(work, fold, true);
+    const float* total = work.total;
+    double squares = 0;
+    for (const Block& block : session_.blocks_) {
+      if (!block.trained || block.rate == 0) continue;
+      int64_t floats = block.rows * block.stride;
+      squares += block.gradient < 0
+                     ? session_.kernels_->square_sum(update_, &total, 1, block.offset, floats)
+                     : session_.kernels_->square_sum(update_, parts_.data(), work.slices,
+                                                     block.gradient, floats);
+    }
+    return std::sqrt(squares);
+  }
+
   // From the result's gradients to those of both weights, the update, and the result anew.
   void update_fold(const Fold& fold) {
     FoldWork work = session_.fold_work(parameters_);
@@ -291,7 +315,7 @@ class Session::Batches final : public Steps::Job {
     update.gradients = &total;
     update.slices = 1;
     for (int64_t index : {fold.left, fold.left_bias, fold.right, fold.right_bias})
-      if (index >= 0) {
+      if (index >= 0 && session_.blocks_[index].rate != 0) {
         const Block& block = session_.blocks_[index];
         session_.kernels_->update(update, block, 0, block.rows);
       }

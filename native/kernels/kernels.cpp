@@ -81,6 +81,11 @@ void transpose(const Block& block, const float* parameters, float* derived, int6
   transpose_rows(block, parameters, derived, first, last);
 }
 
+double square_sum(const Update& u, const float* const* parts, int64_t slices, int64_t from,
+                  int64_t floats) {
+  return square_sum_of(u, parts, slices, from, floats);
+}
+
 void sum_slices(const float* const* parts, int64_t count, int64_t from, float* to,
                 int64_t floats) {
   with_tree_sum(parts, count, [&](auto at) {
@@ -115,7 +120,7 @@ extern const AttentionKernels<float> attention_of_floats;
 extern const AttentionKernels<double> attention_of_doubles;
 extern const Kernels kernels;
 const Kernels kernels = {UNDIVIDED_NAME(UNDIVIDED_SET_NAME), kLanes, run, update, transpose,
-                         sum_slices, fold,
+                         square_sum, sum_slices, fold,
                          &attention_of_floats, &attention_of_doubles, peak};
 
 }  // namespace undivided::UNDIVIDED_SET

@@ -40,20 +40,45 @@ UNDIVIDED_INLINE Vector square_root(Vector v) {
   return v;
 }
 
+// Numbers kept within ±limit; NaN stays NaN, so that it shows.
+UNDIVIDED_INLINE Vector kept_within(Vector v, float limit) {
+  v = v > limit ? fill(limit) : v;
+  return v < -limit ? fill(-limit) : v;
+}
+
+// The sum of squares of what the update will see, in a fixed order.
+UNDIVIDED_INLINE double square_sum_of(const Update& u, const float* const* parts, int64_t slices,
+                                      int64_t from, int64_t floats) {
+  double total = 0;
+  with_tree_sum(parts, slices, [&](auto gradient_at) {
+    for (int64_t i = 0; i < floats; i += kLanes) {
+      Vector g = kept_within(gradient_at(from + i), u.clip_value);
+      for (int k = 0; k < kLanes; ++k) total += (double)g[k] * (double)g[k];
+    }
+  });
+  return total;
+}
+
 // `shift` leads from a place among the parameters to that among the gradients.
-UNDIVIDED_INLINE void update_floats(const Update& u, bool decays, int64_t begin, int64_t end,
-                                    int64_t shift) {
+template <bool kClipped>
+UNDIVIDED_INLINE void update_floats(const Update& u, const Block& block, int64_t begin,
+                                    int64_t end, int64_t shift) {
+  const double rate = u.learning_rate * block.rate;
+  const float learning_rate = (float)rate, decay = (float)(1.0 - rate * u.weight_decay);
+  const bool decays = block.decays;
   with_tree_sum(u.gradients, u.slices, [&](auto gradient_at) {
     for (int64_t i = begin; i < end; i += kLanes) {
       Vector g = gradient_at(i + shift), p = load(u.parameters + i);
+      if constexpr (kClipped) g = kept_within(g, u.clip_value) * u.factor;
       if (u.rule == Rule::kSgd) {
-        p = p - g * u.learning_rate;
+        p = p - g * learning_rate;
       } else if (u.rule == Rule::kMomentum) {
         Vector velocity = load(u.slots[0] + i) * u.momentum + g;
         store(u.slots[0] + i, velocity);
-        p = p - velocity * u.learning_rate;
+        if (u.nesterov) velocity = g + velocity * u.momentum;
+        p = p - velocity * learning_rate;
       } else {
-        if (decays) p = p * u.decay;
+        if (decays) p = p * decay;
         Vector mean = load(u.slots[0] + i), square = load(u.slots[1] + i);
         mean = mean + (g - mean) * u.fresh_1;
         square = square + (g * g - square) * u.fresh_2;
@@ -62,7 +87,7 @@ UNDIVIDED_INLINE void update_floats(const Update& u, bool decays, int64_t begin,
         Vector hat = square * u.correction_2;
         Vector root = u.epsilon_inside_root ? square_root(hat + u.epsilon)
                                             : square_root(hat) + u.epsilon;
-        p = p - (mean * u.correction_1) * u.learning_rate / root;
+        p = p - (mean * u.correction_1) * learning_rate / root;
       }
       store(u.parameters + i, p);
     }
@@ -81,8 +106,10 @@ UNDIVIDED_INLINE void update_rows(const Update& u, const Block& block, int64_t f
                                   int64_t last) {
   // Behind a fold, gradients are laid out as the parameters are.
   int64_t shift = block.gradient < 0 ? 0 : block.gradient - block.offset;
-  update_floats(u, block.decays, block.offset + first * block.stride,
-                block.offset + last * block.stride, shift);
+  int64_t begin = block.offset + first * block.stride, end = block.offset + last * block.stride;
+  bool clipped = u.clip_value != kInfinity || u.factor != 1.0f;
+  clipped ? update_floats<true>(u, block, begin, end, shift)
+          : update_floats<false>(u, block, begin, end, shift);
   transpose_rows(block, u.parameters, u.derived, first, last);
 }
 

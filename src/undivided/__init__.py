@@ -56,8 +56,15 @@ from undivided.training.metrics import (
     Perplexity,
     TopK,
 )
-from undivided.training.optimizers import SGD, Adam, AdamW
-from undivided.training.schedules import ExponentialDecay
+from undivided.training.optimizers import SGD, Adam, AdamW, Group
+from undivided.training.schedules import (
+    Constant,
+    CosineDecay,
+    ExponentialDecay,
+    OneCycle,
+    StepDecay,
+    Warmup,
+)
 
 if TYPE_CHECKING:
     from undivided import data as datasets
@@ -85,6 +92,8 @@ __all__ = [
     "BinaryCrossentropy",
     "BitsPerCharacter",
     "CategoricalCrossentropy",
+    "Constant",
+    "CosineDecay",
     "DataError",
     "Dense",
     "Epoch",
@@ -94,6 +103,7 @@ __all__ = [
     "ExportError",
     "Flatten",
     "GlobalAveragePooling1D",
+    "Group",
     "Huber",
     "KeyValueCache",
     "LanguageError",
@@ -107,6 +117,7 @@ __all__ = [
     "MultiHeadAttention",
     "Network",
     "NonFiniteError",
+    "OneCycle",
     "Output",
     "Patches",
     "Perplexity",
@@ -116,9 +127,11 @@ __all__ = [
     "ShapeError",
     "SinusoidalPositions",
     "SparseCategoricalCrossentropy",
+    "StepDecay",
     "TopK",
     "Train",
     "UndividedError",
+    "Warmup",
     "__version__",
     "attention",
     "attention_varlen",

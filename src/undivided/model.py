@@ -179,8 +179,12 @@ class Model:
                 samples,
                 tested,
                 epochs=settings.epochs,
-                # A batch is never larger than the set, whatever was asked for.
-                batch_size=min(settings.batch_size, len(samples[0])),
+                # Samples go through an engine in small groups, and a step's gradients are added
+                # up group by group: batches that make a step together are one batch.
+                # And that is never larger than the set, whatever was asked for.
+                batch_size=min(
+                    settings.batch_size * settings.gradient_accumulation_steps, len(samples[0])
+                ),
                 learning_rate=self.network.optimizer.learning_rate,
                 metrics=self._metrics,
                 watchers=watchers,
@@ -231,13 +235,15 @@ class Model:
                 raise NonFiniteError(f"The gradient of {name!r} is not finite; nothing changed.")
         if learning_rate is not None:
             optimizer = _replaced(optimizer, learning_rate=learning_rate)
-        rate = learning_rate_at(optimizer.learning_rate, state.steps)
-        for name, gradient in self.gradients.items():
-            slots = {slot: arrays[name] for slot, arrays in self._engine.slots.items()}
-            decays = self.plan.parameters[name].decays
-            optimizer.update(
-                self.parameters[name], gradient, slots, state.optimizer_steps + 1, rate, decays
-            )
+        rate = learning_rate_at(optimizer.learning_rate, state.steps, state.end)
+        optimizer.step(
+            self.plan.parameters,
+            self.parameters,
+            self.gradients,
+            self._engine.slots,
+            state.optimizer_steps + 1,
+            rate,
+        )
         state.steps += 1
         state.optimizer_steps += 1
 

@@ -50,6 +50,9 @@ class Train(Description, family=True, keyword="train"):
 
     epochs: int = argument(5, doc="how often all samples are seen", at_least=1)
     batch_size: int = argument(32, doc="how many samples make a step", at_least=1)
+    gradient_accumulation_steps: int = argument(
+        1, doc="how many batches make a step; the same as a batch so many times larger", at_least=1
+    )
     seed: int = argument(1, doc="what the random numbers start from", at_least=0, at_most=2**64 - 1)
     generator: Literal["philox", "xorshift64"] = argument(
         "philox", doc="philox counts and can start anywhere; xorshift64 is the reference programs'"

@@ -22,7 +22,7 @@ from undivided.layers import (
     Residual,
 )
 from undivided.network import Network
-from undivided.training.optimizers import SGD, Adam, AdamW, Optimizer
+from undivided.training.optimizers import SGD, Adam, AdamW, Group, Optimizer
 
 SAMPLES = 30
 # Without the biases of attention: that of the keys gets gradients of rounding alone, which Adam
@@ -44,6 +44,23 @@ MORE: dict[str, Optimizer] = {
     "Adam, other numbers": Adam(beta_1=0.8, beta_2=0.95, epsilon=1e-3),
     "Adam without mean": Adam(beta_1=0.0),
     "AdamW without decay": AdamW(weight_decay=0.0),
+    "Nesterov": SGD(momentum=0.7, nesterov=True),
+    "AdamW, epsilon uncorrected": AdamW(epsilon=1e-3, epsilon_uncorrected=True),
+    "clipped by value": SGD(clip_value=0.01),
+    "clipped by norm": Adam(clip_norm=0.05),
+    "clipped by both": SGD(momentum=0.5, clip_value=0.02, clip_norm=0.1),
+    "norm below the limit": SGD(clip_norm=1e3),
+    "groups": AdamW(
+        weight_decay=0.5,
+        groups=(
+            Group("attention_1.query.*", learning_rate=0.3),
+            Group("attention_1.value.weight", decays=False),
+            Group("dense_1.*", frozen=True),
+            Group("*.bias", learning_rate=2.0, decays=True),
+            Group("*.weight", learning_rate=0.5),
+        ),
+        clip_norm=0.2,
+    ),
     "AdamW, large decay": AdamW(weight_decay=2.0, epsilon=1e-2, epsilon_inside_root=True),
 }
 
@@ -242,3 +259,49 @@ def test_learning_goes_on() -> None:
         x, y = samples_for(engine, 16)
         result = take(engine, x, y, np.full(600, rates.get(name, 0.01)), batch=8)
         assert result.losses[-2:].sum() / 16 < 0.1 < result.losses[:2].sum() / 16
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_frozen_parameters_stay_and_the_norm_is_without_them(heads: int) -> None:
+    """With one head, weights behind folds too."""
+    frozen = Group("attention_1.*", frozen=True), Group("dense_2.weight", frozen=True)
+    network = Network(
+        input=(5, 7),
+        layers=(
+            Dense(40),
+            MultiHeadAttention(heads, bias=False, output_projection=False),
+            Dense(6),
+            GlobalAveragePooling1D(),
+            Output(4),
+        ),
+        optimizer=SGD(clip_norm=0.05, groups=frozen),
+    )
+    trio = Trio(network)
+    before = {name: values.copy() for name, values in trio.found.parameters.items()}
+    x, y = samples_for(trio.found, SAMPLES)
+    checks = Checks()
+    for number in range(24):
+        trio.neighbour(number)
+        meet(checks, trio, [take(e, x, y, np.full(6, 0.5), batch=8) for e in trio.engines])
+        if number >= 3 and checks.agree:
+            break
+    checks.verify()
+    trio.neighbour(0)
+    take(trio.found, x, y, np.full(6, 0.5), batch=8)
+    for name, values in trio.found.parameters.items():
+        same = name.startswith("attention_1") or name == "dense_2.weight"
+        assert np.array_equal(values, before[name]) is same, name
+
+
+def test_clipping_gives_the_same_bits_for_any_threads() -> None:
+    results = []
+    for threads in (1, 2, 3):
+        engine = engine_for(
+            "pre-norm block", AdamW(clip_norm=0.01, clip_value=0.1), threads=threads
+        )
+        x, y = samples_for(engine)
+        take(engine, x, y, np.full(10, 0.01), batch=16)
+        results.append({name: values.copy() for name, values in engine.parameters.items()})
+    for result in results[1:]:
+        for name, values in result.items():
+            np.testing.assert_array_equal(values, results[0][name])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from undivided.errors import ArgumentError
-from undivided.training.optimizers import SGD, Adam, AdamW
+from undivided.plan.plan import Initial, Parameter
+from undivided.training.optimizers import SGD, Adam, AdamW, Group
 from undivided.training.schedules import ExponentialDecay, learning_rate_at
 
 STEPS = 20
@@ -33,6 +34,7 @@ def trajectory(optimizer, dtype=np.float64, decays=True):
     [
         (SGD(), "SGD", {}),
         (SGD(momentum=0.9), "SGD", {"momentum": 0.9}),
+        (SGD(momentum=0.8, nesterov=True), "SGD", {"momentum": 0.8, "nesterov": True}),
         (Adam(), "Adam", {}),
         (Adam(beta_1=0.8, beta_2=0.99, epsilon=1e-3), "Adam", {"betas": (0.8, 0.99), "eps": 1e-3}),
         (Adam(beta_1=0.0), "Adam", {"betas": (0.0, 0.999)}),
@@ -50,6 +52,58 @@ def test_step_by_step_against_torch(ours, name, arguments):
         parameter.grad = torch.tensor(gradient)
         theirs.step()
         np.testing.assert_allclose(found, parameter.detach().numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_adamw_as_the_c_program_has_it():
+    """W(1−lr·λ) − α_t·m/(√v+ε), α_t = lr·√(1−β₂ᵗ)/(1−β₁ᵗ), written out for single numbers."""
+    beta_1, beta_2, epsilon, decay = 0.9, 0.999, 1e-2, 0.1
+    path = trajectory(AdamW(epsilon=epsilon, weight_decay=decay, epsilon_uncorrected=True))
+    for place in np.ndindex(START.shape):
+        w, m, v = START[place], 0.0, 0.0
+        for t, (gradient, rate) in enumerate(zip(GRADIENTS, RATES, strict=True), start=1):
+            g = gradient[place]
+            m = beta_1 * m + (1 - beta_1) * g
+            v = beta_2 * v + (1 - beta_2) * g * g
+            alpha = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+            w = w * (1 - rate * decay) - alpha * m / (math.sqrt(v) + epsilon)
+            assert path[t - 1][place] == pytest.approx(w, rel=1e-12)
+
+
+@pytest.mark.parametrize("limit", [0.5, 1e6])
+@pytest.mark.parametrize("how", ["norm", "value"])
+def test_clipping_is_torchs(how, limit):
+    torch = pytest.importorskip("torch")
+    gradients = {"a": GRADIENTS[10], "b": GRADIENTS[12][:2]}
+    tensors = [torch.zeros(g.shape, dtype=torch.float64) for g in gradients.values()]
+    for tensor, gradient in zip(tensors, gradients.values(), strict=True):
+        tensor.grad = torch.tensor(gradient)
+    getattr(torch.nn.utils, f"clip_grad_{how}_")(tensors, limit)
+    found = SGD(**{f"clip_{how}": limit}).clipped(gradients)
+    for tensor, gradient in zip(tensors, found.values(), strict=True):
+        # PyTorch divides by the norm and a millionth.
+        np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=1e-5 if how == "norm" else 0)
+
+
+def test_the_first_group_that_matches_counts():
+    parameters = {
+        name: Parameter(name, (2, 2), Initial("xavier"), name.split(".")[0], decays)
+        for name, decays in [("a.weight", True), ("a.bias", False), ("b.weight", True)]
+    }
+    groups = Group("a.*", learning_rate=0.5), Group("*.weight", decays=False, learning_rate=3.0)
+    found = SGD(groups=groups).grouped(parameters)
+    assert [(p.rate, p.decays) for p in found.values()] == [(0.5, True), (0.5, False), (3.0, False)]
+    assert SGD(groups=(Group("b.*", frozen=True),)).grouped(parameters)["b.weight"].rate == 0
+    with pytest.raises(ArgumentError, match=r"'c\.\*' of a Group of SGD matches no parameter"):
+        SGD(groups=(Group("c.*"),)).grouped(parameters)
+
+
+def test_wrong_combinations_are_refused():
+    with pytest.raises(ArgumentError, match=r"'nesterov' of SGD needs a momentum"):
+        SGD(nesterov=True)
+    with pytest.raises(ArgumentError, match=r"AdamW adds ε in one place"):
+        AdamW(epsilon_inside_root=True, epsilon_uncorrected=True)
+    with pytest.raises(ArgumentError, match=r"'clip_norm' of Adam must be a number or None > 0"):
+        Adam(clip_norm=0.0)
 
 
 def test_adamw_with_epsilon_inside_the_root():

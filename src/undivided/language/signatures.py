@@ -74,9 +74,17 @@ def holds_descriptions(hint: Any) -> bool:
 
 
 def block_field(cls: Any) -> str | None:
-    """The argument that a block `{ … }` gives: the first that takes a sequence of descriptions."""
+    """The argument that a block `{ … }` gives: the first that takes a sequence of descriptions.
+
+    Not one that always needs its name.
+    """
     return next(
-        (name for name, (_, hint) in signature(cls).items() if holds_descriptions(hint)), None
+        (
+            name
+            for name, (field, hint) in signature(cls).items()
+            if holds_descriptions(hint) and not field.kw_only
+        ),
+        None,
     )
 
 

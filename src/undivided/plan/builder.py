@@ -46,7 +46,7 @@ def lower(network: Network) -> Plan:
         output=x,
         values=builder.values,
         operations=tuple(builder.operations),
-        parameters=builder.parameters,
+        parameters=network.optimizer.grouped(builder.parameters),
         layers=tuple(builder.layers),
         loss=network.loss,
         optimizer=network.optimizer,

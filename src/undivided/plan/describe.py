@@ -149,11 +149,12 @@ def _rewrites_used(plan: Plan) -> dict[str, str]:
 
 
 def _in_full(description: Description) -> str:
-    """A call with all its arguments, those left at their defaults too."""
+    """A call with all its arguments, those left at their defaults too, but not what is not used."""
     arguments = (
         f"{field.name}={_in_full(value) if isinstance(value, Description) else value}"
         for field, _ in arguments_of(type(description))
         for value in [getattr(description, field.name)]
+        if value is not None and value != ()
     )
     return f"{description.keyword}({', '.join(arguments)})"
 

@@ -87,13 +87,18 @@ class Initial:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A named array that training changes. `decays` says whether weight decay applies to it."""
+    """A named array that training changes.
+
+    `decays` says whether weight decay applies to it, `rate` what the learning rate is multiplied
+    by: 0 where it is frozen.
+    """
 
     name: str
     shape: tuple[int, ...]
     initial: Initial
     layer: str
     decays: bool = True
+    rate: float = 1.0
 
 
 @dataclass(frozen=True)

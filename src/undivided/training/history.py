@@ -80,13 +80,15 @@ class TrainingState:
 
     `order` is permuted again and again: an epoch shuffles what the epoch before left.
     `optimizer_steps` is Adam's t; it differs from `steps` in a model that was loaded, whose
-    optimizer starts its averages anew while its schedule of learning rates goes on.
+    optimizer starts its averages anew while its schedule of learning rates goes on. `end` is the
+    number of steps after which the fit that is running, or the last one, ends.
     """
 
     generator: Generator
     order: np.ndarray = field(default_factory=lambda: np.arange(0, dtype=np.uint32))
     steps: int = 0
     optimizer_steps: int = 0
+    end: int | None = None
     epochs: int = 0
     history: list[Epoch] = field(default_factory=list)
 

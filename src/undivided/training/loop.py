@@ -59,6 +59,7 @@ def train(
     watchers = tuple(watchers)
     history: list[Epoch] = []
     with Interruption() as interruption:
+        state.end = state.steps + epochs * math.ceil(len(samples[0]) / batch_size)
         run = _Run(
             engine, state, samples, batch_size, learning_rate, watchers, diagnose, interruption
         )
@@ -153,8 +154,8 @@ class _Run:
     def _rates(self, steps: int) -> np.ndarray:
         if not isinstance(self.learning_rate, Schedule):
             return np.full(steps, self.learning_rate)
-        first = self.state.steps
-        return np.array([learning_rate_at(self.learning_rate, first + i) for i in range(steps)])
+        schedule, first, end = self.learning_rate, self.state.steps, self.state.end
+        return np.array([learning_rate_at(schedule, first + i, end) for i in range(steps)])
 
     def _pace(self, steps: int, elapsed: float) -> None:
         wanted = int(steps * CHUNK_SECONDS / max(elapsed, 1e-9))

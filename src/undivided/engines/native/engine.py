@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,29 +26,36 @@ class _Rule:
 
     kind: int
     momentum: float = 0.0
+    nesterov: int = 0
     beta_1: float = 0.0
     beta_2: float = 0.0
     epsilon: float = 0.0
     weight_decay: float = 0.0
     epsilon_inside_root: int = 0
+    epsilon_uncorrected: int = 0
+    clip_norm: float = math.inf
+    clip_value: float = math.inf
 
 
 def _rule_of(optimizer: Optimizer) -> _Rule:
+    clips = {
+        name: limit
+        for name in ("clip_norm", "clip_value")
+        if (limit := getattr(optimizer, name)) is not None
+    }
     if isinstance(optimizer, SGD):
-        return _Rule(1 if optimizer.momentum else 0, momentum=optimizer.momentum)
+        kind = 1 if optimizer.momentum else 0
+        return _Rule(kind, optimizer.momentum, int(optimizer.nesterov), **clips)
     assert isinstance(optimizer, Adam)
-    rule = _Rule(2, 0.0, optimizer.beta_1, optimizer.beta_2, optimizer.epsilon)
+    given: dict[str, Any] = {name: getattr(optimizer, name) for name in _ADAM}
     if isinstance(optimizer, AdamW):
-        return _Rule(
-            2,
-            0.0,
-            optimizer.beta_1,
-            optimizer.beta_2,
-            optimizer.epsilon,
-            optimizer.weight_decay,
-            int(optimizer.epsilon_inside_root),
-        )
-    return rule
+        given["weight_decay"] = optimizer.weight_decay
+        given["epsilon_inside_root"] = int(optimizer.epsilon_inside_root)
+        given["epsilon_uncorrected"] = int(optimizer.epsilon_uncorrected)
+    return _Rule(2, **given, **clips)
+
+
+_ADAM = ("beta_1", "beta_2", "epsilon")
 
 
 def _aligned(floats: int) -> np.ndarray:

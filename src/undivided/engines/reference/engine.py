@@ -306,11 +306,9 @@ class ReferenceEngine:
         return arguments | dict(op.attributes)
 
     def _update(self, gradients: Mapping[str, np.ndarray], step: int, rate: float) -> None:
-        for name, parameter in self.plan.parameters.items():
-            slots = {slot: arrays[name] for slot, arrays in self.slots.items()}
-            self.plan.optimizer.update(
-                self.parameters[name], gradients[name], slots, step, rate, parameter.decays
-            )
+        self.plan.optimizer.step(
+            self.plan.parameters, self.parameters, gradients, self.slots, step, rate
+        )
 
     def _zeros(self) -> dict[str, np.ndarray]:
         return {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from undivided.plan.plan import Operation, Plan, Value
+from undivided.plan.plan import Operation, Parameter, Plan, Value
 
 __all__ = ["Graph", "graph_of"]
 
@@ -24,6 +24,7 @@ class Graph:
     values: Mapping[str, Value]
     operations: tuple[Operation, ...]
     parts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
     @cached_property
     def readers(self) -> Mapping[str, list[Operation]]:
@@ -52,4 +53,7 @@ class Graph:
 
 
 def graph_of(plan: Plan) -> Graph:
-    return Graph(plan.input.name, plan.output.name, dict(plan.values), plan.operations)
+    values = dict(plan.values)
+    return Graph(
+        plan.input.name, plan.output.name, values, plan.operations, parameters=plan.parameters
+    )

@@ -142,6 +142,16 @@ def _takes_parts(graph: Graph, name: str) -> bool:
     return all(getattr(PRIMITIVES[op.kind], "STRIDED", False) for op in readers)
 
 
+def _updates(graph: Graph, linear: Operation) -> tuple[tuple[str, bool, float], ...]:
+    """Which parameters a linear layer has and how they are updated; equal ones share a block."""
+    found = []
+    for role, name in linear.parameters.items():
+        parameter = graph.parameters.get(name)
+        given = (True, 1.0) if parameter is None else (parameter.decays, parameter.rate)
+        found.append((role, *given))
+    return tuple(found)
+
+
 def merge_linears(graph: Graph) -> Graph:
     """Linear layers that read the same value run as one, their results side by side."""
     values, parts = dict(graph.values), dict(graph.parts)
@@ -149,7 +159,7 @@ def merge_linears(graph: Graph) -> Graph:
     for source, readers in graph.readers.items():
         linears = [op for op in readers if _is_plain_linear(op)]
         linears = [op for op in linears if _takes_parts(graph, op.output)]
-        alike = len({"bias" in op.parameters for op in linears}) == 1
+        alike = len({_updates(graph, op) for op in linears}) == 1
         if len(linears) < 2 or not alike or graph.output in {op.output for op in linears}:
             continue
         name, column = "+".join(op.output for op in linears), 0

@@ -23,7 +23,8 @@ class Block:
     """A matrix in the flat array; the fields that the native side reads, by the same names.
 
     `transposed` is where its transposed copy lies in the derived array, or −1. A block that is
-    not `trained` (a constant, or the result of a fold) lies in the derived array itself.
+    not `trained` (a constant, or the result of a fold) lies in the derived array itself. `rate` is
+    what the learning rate is multiplied by, 0 for what is frozen.
     `gradient` is its place in a slice's gradients, or −1 where a fold stands between.
     """
 
@@ -34,6 +35,7 @@ class Block:
     transposed: int = -1
     transposed_stride: int = 0
     decays: bool = True
+    rate: float = 1.0
     trained: bool = True
     gradient: int = -1
 
@@ -143,7 +145,8 @@ class _Layout:
             place = Place(self.floats + column, rows, p.shape[-1], stride, p.shape)
             self.places[p.name] = place
             column += padded(p.shape[-1])
-        block = Block(self.floats, rows, width, stride, decays=parameters[0].decays)
+        decays, rate = parameters[0].decays, parameters[0].rate
+        block = Block(self.floats, rows, width, stride, decays=decays, rate=rate)
         self.floats += rows * stride
         return self._append(key, block, turned=turned, direct=direct)
 
