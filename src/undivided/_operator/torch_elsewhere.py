@@ -267,7 +267,8 @@ def _per_sample(numbers: Any, query: Tensor) -> Any:
     """[B, 1, 1, 1]."""
     if numbers is None:
         return None
-    return torch.as_tensor(numbers, device=query.device).reshape(-1, 1, 1, 1)
+    array = numbers if isinstance(numbers, Tensor) else np.array(numbers)  # may be read-only
+    return torch.as_tensor(array, device=query.device).reshape(-1, 1, 1, 1)
 
 
 def _offset(given: dict[str, Any], options: Options, query: Tensor, sizes: Sizes) -> Any:
