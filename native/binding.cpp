@@ -322,9 +322,11 @@ NB_MODULE(_native, m) {
               const TargetsView* targets, int64_t slice,
               const Floats& total, std::optional<Floats> output_gradient,
               const Indices& gradient_start, const std::vector<Floats>& arrays, const std::vector<Indices>& starts,
-              int threads) {
+              int threads, uint64_t seed, int64_t step) {
              Outputs outputs = outputs_of(arrays, starts, samples.count);
              Work work = work_for(samples, parameters, outputs);
+             work.seed = seed;
+             work.step = step;
              if (targets) work.targets = &targets->targets;
              if (output_gradient) work.output_gradient = output_gradient->data();
              if (gradient_start.size()) work.output_gradient_start = gradient_start.data();
@@ -333,14 +335,14 @@ NB_MODULE(_native, m) {
            },
            "parameters"_a, "samples"_a, "targets"_a.none(), "slice"_a, "total"_a,
            "output_gradient"_a.none(),
-           "gradient_start"_a, "outputs"_a, "starts"_a, "threads"_a)
+           "gradient_start"_a, "outputs"_a, "starts"_a, "threads"_a, "seed"_a = 0, "step"_a = -1)
       .def("train",
            [](Session& self, const Floats& parameters, const std::vector<Floats>& slots,
               const SamplesView& samples, const TargetsView& targets,
               nb::ndarray<const uint32_t, nb::c_contig, nb::device::cpu> order, int64_t batch,
               int64_t slice, nb::handle rule, int64_t first_step,
               nb::ndarray<const double, nb::c_contig, nb::device::cpu> learning_rates,
-              int threads) {
+              int threads, uint64_t seed) {
              std::vector<Update> updates;
              for (size_t i = 0; i < learning_rates.size(); ++i)
                updates.push_back(update_of(rule, learning_rates.data()[i],
@@ -348,6 +350,8 @@ NB_MODULE(_native, m) {
              Outputs none;
              Work work = work_for(samples, parameters, none);
              work.targets = &targets.targets;
+             work.seed = seed;
+             work.step = first_step;
              StepsDone done;
              {
                nb::gil_scoped_release release;
@@ -357,7 +361,7 @@ NB_MODULE(_native, m) {
              return nb::make_tuple(done.losses, done.failed);
            },
            "parameters"_a, "slots"_a, "samples"_a, "targets"_a, "order"_a, "batch"_a, "slice"_a, "rule"_a,
-           "first_step"_a, "learning_rates"_a, "threads"_a);
+           "first_step"_a, "learning_rates"_a, "threads"_a, "seed"_a = 0);
 }
 
 }  // namespace undivided

@@ -85,7 +85,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
 }
 """(module, change) → why it computes the same."""
 
-UNTOUCHED = {"forward", "attention", "weights", "sinusoidal_table"}
+UNTOUCHED = {"forward", "attention", "weights", "sinusoidal_table", "kept_cells", "kept_numbers"}
 """Functions of the primitives that backward does not use."""
 
 BACKWARD_OF_THE_ENGINE = {"_backward", "_loss", "loss_and_gradients", "pull_back"}

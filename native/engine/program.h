@@ -68,6 +68,7 @@ struct Fold {
   X(activation)    /* y = f(x) */                                                             \
   X(softmax)       /* y = e^x / Σ e^x, along each row */                                      \
   X(multiply)      /* y = x∘z */                                                              \
+  X(dropout)       /* y = x/(1 − rate) where a coin says so, else 0 */                        \
   X(add)           /* y = x + z */                                                            \
   X(pool)          /* y = mean of the rows of x */                                            \
   X(reshape)       /* y = x under another shape */                                            \
@@ -101,10 +102,10 @@ struct Fold {
   X(weight) X(bias) X(table) X(gain) X(shift)         /* blocks */                            \
   X(heads)                                                                                    \
   X(height) X(across_image) X(depth) X(down) X(across) /* a picture, and a patch of it */     \
-  X(slot)                /* which output array a store writes */
+  X(slot)                /* which output array a store writes; which dropout this is */
 
 // Of a loss, the scale is the label smoothing, or Huber's δ.
-#define UNDIVIDED_NUMBER_FIELDS(X) X(scale) X(offset)
+#define UNDIVIDED_NUMBER_FIELDS(X) X(scale) X(offset) X(rate)
 
 #define UNDIVIDED_LISTED(name) name,
 enum class Kind : int64_t { UNDIVIDED_KINDS(UNDIVIDED_LISTED) };
@@ -167,6 +168,9 @@ struct Work {
   const int64_t* members;          // the samples of this group, by index
   int64_t count;                   // how many
   const int64_t* row_start;        // [axis][group + 1]: where a sample's rows begin
+  uint64_t seed;                   // what dropout draws from,
+  int64_t step;                    // in this step; −1 where nothing is dropped
+  int64_t place;                   // where in the batch the group begins
   float inverse_batch;             // 1 / what the rows of the batch count together
   double* loss;                    // added to
   const float* output_gradient;    // kSeed: [sample][output elements]

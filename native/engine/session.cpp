@@ -155,8 +155,8 @@ Work work_of(const Work& shared, const Program& program, Workers& worker, const 
 }  // namespace
 
 template <class Wanted>
-double Session::run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first,
-                          int64_t last, float* gradients, Wanted wanted) {
+double Session::run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t batch_start,
+                          int64_t first, int64_t last, float* gradients, Wanted wanted) {
   double loss = 0;
   work.loss = &loss;
   work.gradients = gradients;
@@ -164,6 +164,7 @@ double Session::run_slice(Worker& worker, Work& work, const uint32_t* order, int
   for (int64_t at = first; at < last && wanted(); at += program_.group) {
     int64_t count = std::min(program_.group, last - at);
     for (int64_t s = 0; s < count; ++s) worker.members[s] = order ? order[at + s] : at + s;
+    work.place = at - batch_start;
     run_group(worker, work, count);
   }
   return loss;
@@ -180,7 +181,7 @@ void Session::run(const Work& shared, int64_t count, int threads) {
     Worker& worker = workers_[index];
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
     for (int64_t p; (p = ticket.fetch_add(1)) < pieces;)
-      run_slice(worker, work, nullptr, p * piece, std::min(count, (p + 1) * piece), nullptr,
+      run_slice(worker, work, nullptr, 0, p * piece, std::min(count, (p + 1) * piece), nullptr,
                 always);
   });
 }
@@ -201,7 +202,7 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
     work.inverse_batch = inverse;
     for (int64_t s; (s = ticket.fetch_add(1)) < slices;)
-      losses[s] = run_slice(worker, work, nullptr, s * slice, std::min(count, (s + 1) * slice),
+      losses[s] = run_slice(worker, work, nullptr, 0, s * slice, std::min(count, (s + 1) * slice),
                             slice_gradients_[s].at_least(0), always);
   });
   for (const Block& block : blocks_)
@@ -243,9 +244,10 @@ class Session::Batches final : public Steps::Job {
     Worker& own = session_.workers_[worker];
     Work work = work_of(shared_, session_.program_, own, session_.derived_.at_least(0));
     work.inverse_batch = inverse_weight(*shared_.targets, order_, step * batch_, last(step));
+    work.step = shared_.step + step;
     int64_t first = step * batch_ + slice * slice_;
     return session_.run_slice(
-        own, work, order_, first, std::min(last(step), first + slice_),
+        own, work, order_, step * batch_, first, std::min(last(step), first + slice_),
         session_.slice_gradients_[buffer].at_least(0),
         [&] { return published.load(std::memory_order_relaxed) < enough; });
   }

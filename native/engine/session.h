@@ -65,8 +65,8 @@ class Session {
   void prepare(const float* parameters, int threads, int64_t gradient_buffers);
   void run_group(Worker& worker, Work& work, int64_t count);
   template <class Wanted>
-  double run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t first, int64_t last,
-                   float* gradients, Wanted wanted);
+  double run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t batch_start,
+                   int64_t first, int64_t last, float* gradients, Wanted wanted);
 
   std::mutex one_at_a_time_;  // calls share the workers' memory
   std::vector<Instruction> instructions_;

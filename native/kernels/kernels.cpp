@@ -3,6 +3,7 @@
 #include "attention_layer.h"
 #include "binary_cross_entropy.h"
 #include "cross_entropy.h"
+#include "dropout.h"
 #include "deviation.h"
 #include "elementwise.h"
 #include "fold.h"
@@ -30,6 +31,7 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::activation: return activation_forward(work, op);
     case Kind::softmax: return softmax_forward(work, op);
     case Kind::multiply: return multiply_forward(work, op);
+    case Kind::dropout: return dropout_forward(work, op);
     case Kind::add: return add_forward(work, op);
     case Kind::pool: return pool_forward(work, op);
     case Kind::reshape: return reshape_forward(work, op);
@@ -54,6 +56,7 @@ void backward(const Work& work, const Instruction& op) {
     case Kind::activation: return activation_backward(work, op);
     case Kind::softmax: return softmax_backward(work, op);
     case Kind::multiply: return multiply_backward(work, op);
+    case Kind::dropout: return dropout_backward(work, op);
     case Kind::pool: return pool_backward(work, op);
     case Kind::reshape: return reshape_backward(work, op);
     case Kind::rescale: return rescale_backward(work, op);

@@ -4,6 +4,7 @@
 // there, and from there everything is the same.
 #pragma once
 
+#include "philox.h"
 #include "../engine/attention_call.h"
 #include "vector.h"
 
@@ -87,37 +88,11 @@ __attribute__((noinline)) uint64_t allowed_bits(const Rules<T>& rules, int64_t r
   return bits;
 }
 
-// Word j/16 of Philox4x32-10 at the count of j%16: whether the 64 keys of a tile are kept.
+// Whether the 64 keys of a tile are kept by dropout; "atte" is what the words are drawn for.
 template <class T>
-__attribute__((noinline)) uint64_t kept_bits(const Rules<T>& rules, int64_t row, int64_t tile) {
-  constexpr int N = 16;
-  uint32_t c0[N], c1[N], c2[N], c3[N];
-  for (int i = 0; i < N; ++i) {
-    c0[i] = (uint32_t)(tile * N + i);
-    c1[i] = (uint32_t)row;
-    c2[i] = rules.stream;
-    c3[i] = 0x61747465;
-  }
-  uint32_t k0 = (uint32_t)rules.seed, k1 = (uint32_t)(rules.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < N; ++i) {
-      uint64_t a = (uint64_t)c0[i] * 0xD2511F53u, b = (uint64_t)c2[i] * 0xCD9E8D57u;
-      uint32_t n0 = (uint32_t)(b >> 32) ^ c1[i] ^ k0, n2 = (uint32_t)(a >> 32) ^ c3[i] ^ k1;
-      c0[i] = n0;
-      c1[i] = (uint32_t)b;
-      c2[i] = n2;
-      c3[i] = (uint32_t)a;
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  uint64_t bits = 0;
-  for (int i = 0; i < N; ++i)
-    bits |= (uint64_t)(c0[i] >= rules.drop_below) << i |
-            (uint64_t)(c1[i] >= rules.drop_below) << (i + N) |
-            (uint64_t)(c2[i] >= rules.drop_below) << (i + 2 * N) |
-            (uint64_t)(c3[i] >= rules.drop_below) << (i + 3 * N);
-  return bits;
+UNDIVIDED_INLINE uint64_t kept_bits(const Rules<T>& rules, int64_t row, int64_t tile) {
+  return kept_of_tile(rules.seed, (uint32_t)tile, (uint32_t)row, rules.stream, 0x61747465,
+                      rules.drop_below);
 }
 
 // All ones in the lanes whose bit is set.

@@ -105,6 +105,8 @@ class Session:
         outputs: Sequence[np.ndarray],
         starts: Sequence[np.ndarray],
         threads: int,
+        seed: int = 0,
+        step: int = -1,
     ) -> float: ...
     def train(
         self,
@@ -119,4 +121,5 @@ class Session:
         first_step: int,
         learning_rates: np.ndarray,
         threads: int,
+        seed: int = 0,
     ) -> tuple[list[float], bool]: ...

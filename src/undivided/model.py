@@ -80,6 +80,7 @@ class Model:
         self.plan = network.plan()
         """What the network does, as primitive operations."""
         self._engine = make_engine(self.plan, self.engine, dtype, execution.threads)
+        self._engine.seed = self.seed
         self._state = TrainingState(GENERATORS[network.train.generator](self.seed))
         for name, values in initialize(self.plan, self._state.generator).items():
             self._engine.parameters[name][...] = values

@@ -154,6 +154,15 @@ def _multiply() -> list[Case]:
     return [Case("multiply", "two values", arrays(x, x)) for x in [(3, 4), (2, 3, 4), (1, 1)]]
 
 
+def _dropout() -> list[Case]:
+    cases = []
+    for x in [(3, 4), (2, 3, 5), (1, 1)]:
+        kept = np.random.default_rng(7).random(x) < 0.6
+        cases.append(Case("dropout", "some kept", arrays(x), {"rate": 0.4, "kept": kept}))
+        cases.append(Case("dropout", "outside training", arrays(x), {"rate": 0.4}))
+    return cases
+
+
 def _rms_normalize() -> list[Case]:
     return [
         Case("rms_normalize", name, arrays(x, x[-1:]), {"epsilon": epsilon})
@@ -265,6 +274,7 @@ CASES: list[Case] = [
     *_softmax(),
     *_add(),
     *_multiply(),
+    *_dropout(),
     *_pool(),
     *_reshape(),
     *_cross_entropy(),

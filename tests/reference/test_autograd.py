@@ -52,6 +52,9 @@ def torch_functions():
     def softmax(x):
         return torch.softmax(x, dim=-1)
 
+    def dropout(x, *, rate, kept=None):
+        return x if kept is None else x * torch.as_tensor(kept) / (1 - rate)
+
     def rms_normalize(x, gain, *, epsilon):
         return F.rms_norm(x, x.shape[-1:], gain, epsilon)
 
@@ -98,6 +101,7 @@ def torch_functions():
         "activation": activation,
         "softmax": softmax,
         "multiply": torch.mul,
+        "dropout": dropout,
         "add": torch.add,
         "pool": pool,
         "reshape": reshape,

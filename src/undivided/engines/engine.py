@@ -73,6 +73,9 @@ class Engine(Protocol):
     """
 
     plan: Plan
+    seed: int
+    """What dropout draws from. A step's coins depend on it, the number of the step (`first_step`
+    and on), the place of a sample in its batch, and where in the sample a number stands."""
     parameters: Mapping[str, np.ndarray]
     slots: Mapping[str, Mapping[str, np.ndarray]]
 
@@ -84,8 +87,13 @@ class Engine(Protocol):
         """Layer name → softmax weights [N, heads, S, S]."""
         ...
 
-    def loss_and_gradients(self, x: Samples, y: Any) -> tuple[float, dict[str, np.ndarray]]:
-        """The mean loss of the samples' rows and its gradient for each parameter."""
+    def loss_and_gradients(
+        self, x: Samples, y: Any, step: int | None = None
+    ) -> tuple[float, dict[str, np.ndarray]]:
+        """The mean loss of the samples' rows and its gradient for each parameter.
+
+        With a `step`, as training's step of that number computes it: with dropout.
+        """
         ...
 
     def pull_back(self, x: Samples, dy: Samples) -> tuple[Results, dict[str, np.ndarray]]:

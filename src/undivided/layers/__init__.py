@@ -4,6 +4,7 @@ from undivided.layers.activation import Activation
 from undivided.layers.attention import MultiHeadAttention
 from undivided.layers.base import Layer, Repeat
 from undivided.layers.dense import Dense, Output
+from undivided.layers.dropout import Dropout
 from undivided.layers.flatten import Flatten
 from undivided.layers.gated import GatedFeedForward
 from undivided.layers.normalization import LayerNormalization, RMSNormalization
@@ -16,6 +17,7 @@ from undivided.layers.residual import Residual
 __all__ = [
     "Activation",
     "Dense",
+    "Dropout",
     "Flatten",
     "GatedFeedForward",
     "GlobalAveragePooling1D",

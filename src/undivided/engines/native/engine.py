@@ -70,6 +70,7 @@ class NativeEngine:
 
     def __init__(self, plan: Plan, threads: int | None = None) -> None:
         self.plan = plan
+        self.seed = 0
         self.threads = thread_count(threads)
         self.instruction_set = instruction_set()
         self._schedule = schedule(plan)
@@ -124,7 +125,9 @@ class NativeEngine:
         self._session("weights").run(self._flat, batch.samples(), outputs, starts, self.threads)
         return dict(zip(layers, batch.split(output, shapes), strict=True))
 
-    def loss_and_gradients(self, x: Samples, y: Any) -> tuple[float, dict[str, np.ndarray]]:
+    def loss_and_gradients(
+        self, x: Samples, y: Any, step: int | None = None
+    ) -> tuple[float, dict[str, np.ndarray]]:
         batch = _Batch(self, x)
         targets = as_targets(self.plan, y, batch.count)
         total = _aligned(self._schedule.storage.floats)
@@ -139,6 +142,8 @@ class NativeEngine:
             [],
             [],
             self.threads,
+            self.seed,
+            -1 if step is None else step,
         )
         return loss / (targets.weight_of() or 1.0), {
             k: v.copy() for k, v in self._views(total).items()
@@ -185,6 +190,7 @@ class NativeEngine:
             first_step,
             np.ascontiguousarray(learning_rates, np.float64),
             self.threads,
+            self.seed,
         )
         return TrainedSteps(np.array(losses), failed)
 

@@ -1,18 +1,28 @@
-"""Which weights dropout keeps: a coin for each cell, thrown by a cipher of where the cell is.
+"""dropout: y = x/(1 − rate) where a coin says so, else 0.
 
-    kept[b,h,i,j] = word ≥ ⌊rate·2³²⌋
+    y = kept ∘ x/(1 − rate)        dx = kept ∘ dy/(1 − rate)
+
+The coins are thrown by a cipher of where a number is, so whatever the order, the tiling or the
+threads in which numbers are visited, they fall alike, and backward throws them again:
+
+    kept = word ≥ ⌊rate·2³²⌋
 
     word     number (j mod 64) div 16 of the four that Philox gives for
     key      seed mod 2³², seed div 2³²
+    counter  (row·⌈E/64⌉ + j div 64)·16 + j mod 16, place, step, "drop" + number of the operation
+
+for number j of a row of E, in the sample at that place of its batch. Attention drops weights with
+
     counter  (j div 64)·16 + j mod 16,  i,  b·H + h,  "atte"
 
-So a cell is kept or not whatever the order, the tiling or the threads in which cells are visited,
-and backward throws the same coins again instead of keeping them. Of 64 keys side by side, one
-block of Philox serves the four that are 16 apart: sixteen blocks next to each other in a vector
-then give sixteen keys next to each other.
+Of 64 numbers side by side, one block of Philox serves the four that are 16 apart: sixteen blocks
+next to each other in a vector then give sixteen numbers next to each other.
 """
 
-# B batch, H heads, S queries, T keys
+# B batch, H heads, S queries, T keys, R rows of a sample, E width
+#
+# x, y   [B, …, E]
+# kept   [B, …, E] bool
 
 from __future__ import annotations
 
@@ -23,10 +33,39 @@ import numpy as np
 from undivided.errors import ArgumentError
 from undivided.training.generators import philox4x32
 
-__all__ = ["kept_cells"]
+__all__ = ["backward", "forward", "kept_cells", "kept_numbers"]
 
-ATTENTION = 0x61747465
-"""The fourth word of the counter says what is drawn for: "atte" in ASCII."""
+ATTENTION, DROPOUT = 0x61747465, 0x64726F70
+"""The fourth word of the counter says what is drawn for: "atte" and "drop" in ASCII."""
+
+
+def forward(x: np.ndarray, rate: float, kept: np.ndarray | None = None) -> np.ndarray:
+    """Without `kept`, as outside training, y = x."""
+    return x if kept is None else np.where(kept, x * (1 / (1 - rate)), 0)
+
+
+def backward(
+    dy: np.ndarray, x: np.ndarray, rate: float, kept: np.ndarray | None = None
+) -> np.ndarray:
+    return dy if kept is None else np.where(kept, dy * (1 / (1 - rate)), 0)
+
+
+def kept_numbers(
+    shape: tuple[int, ...], rate: float, seed: int, step: int, places: np.ndarray, number: int
+) -> np.ndarray:
+    """[B, …, E] bool for samples at `places` [B] of their batch, True where a number is kept."""
+    B, E = shape[0], shape[-1]
+    R, tiles = math.prod(shape[1:-1]), -(-E // 64)
+    sample, block = np.indices((B, R * tiles * 16), np.uint32).reshape(2, -1)
+    counter = np.empty((len(sample), 4), np.uint32)
+    counter[:, 0] = block
+    counter[:, 1] = np.asarray(places, np.uint32)[sample]
+    counter[:, 2] = step & 0xFFFFFFFF
+    counter[:, 3] = DROPOUT + number
+    words = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    # [.., 64 numbers as 16 blocks of 4 words] → word number w of block c is number 16·w + c.
+    words = words.reshape(B, R, tiles, 16, 4).swapaxes(-1, -2).reshape(B, R, tiles * 64)
+    return (words[..., :E] >= math.floor(rate * 2**32)).reshape(shape)
 
 
 def kept_cells(shape: tuple[int, int, int, int], rate: float, seed: int | None) -> np.ndarray:

@@ -27,6 +27,7 @@ from undivided.engines.reference import (
     binary_cross_entropy,
     cross_entropy,
     deviation,
+    dropout,
     linear,
     multiply,
     normalize,
@@ -39,6 +40,7 @@ from undivided.engines.reference import (
     unfold,
 )
 from undivided.engines.reference.attention_steps import Steps, steps
+from undivided.engines.reference.coins import Coins
 from undivided.engines.reference.samples import Samples, gather, groups, take
 from undivided.errors import ArgumentError, DataError, ShapeError
 from undivided.plan.plan import Operation, Plan
@@ -58,6 +60,7 @@ PRIMITIVES: dict[str, ModuleType] = {
     "softmax": softmax,
     "add": add,
     "multiply": multiply,
+    "dropout": dropout,
     "pool": pool,
     "reshape": reshape,
 }
@@ -101,6 +104,7 @@ class ReferenceEngine:
                 f"Got {self.dtype.name}.",
                 argument="dtype",
             )
+        self.seed = 0
         self.parameters: Mapping[str, np.ndarray] = self._zeros()
         self.slots: Mapping[str, Mapping[str, np.ndarray]] = {
             slot: self._zeros() for slot in plan.optimizer.kept()
@@ -136,17 +140,20 @@ class ReferenceEngine:
         return gathered
 
     @np.errstate(all="ignore")
-    def loss_and_gradients(self, x: Samples, y: Any) -> tuple[float, dict[str, np.ndarray]]:
+    def loss_and_gradients(
+        self, x: Samples, y: Any, step: int | None = None
+    ) -> tuple[float, dict[str, np.ndarray]]:
         """The mean loss of the samples' rows and its gradient for each parameter."""
         targets = self._targets(x, y)
         weight = targets.weight_of() or 1.0  # where nothing counts, all sums are 0
         total, gradients = 0.0, self._zeros()
         for rows, group in groups(self.plan, x, self.dtype):
-            values = self._forward(group)
+            coins = self._coins(step, rows)
+            values = self._forward(group, coins)
             output = values[self.plan.output.name]
             loss, doutput = self._loss(output, targets.take(rows), weight)
             total += loss
-            self._backward(values, doutput, gradients)
+            self._backward(values, doutput, gradients, coins=coins)
         return total / weight, gradients
 
     @np.errstate(all="ignore")
@@ -185,7 +192,8 @@ class ReferenceEngine:
         for number, rate in enumerate(learning_rates):
             batch = order[number * batch_size : (number + 1) * batch_size]
             chosen = targets.take(batch)
-            loss, gradients = self.loss_and_gradients(take(x, batch), chosen)
+            step = first_step + number
+            loss, gradients = self.loss_and_gradients(take(x, batch), chosen, step)
             if not np.isfinite(loss):
                 return TrainedSteps(np.array(losses, np.float64), failed=True)
             self._update(gradients, first_step + number + 1, float(rate))
@@ -247,12 +255,13 @@ class ReferenceEngine:
 
     # The walk.
 
-    def _forward(self, group: np.ndarray) -> Values:
-        """Every value of the plan, for samples of one shape."""
+    def _forward(self, group: np.ndarray, coins: Coins | None = None) -> Values:
+        """Every value of the plan, for samples of one shape; with `coins`, as training sees it."""
         values = {self.plan.input.name: group}
         for op in self.plan.operations:
             inputs = [values[name] for name in op.inputs]
-            values[op.output] = PRIMITIVES[op.kind].forward(*inputs, **self._arguments(op))
+            arguments = self._arguments(op, inputs[0].shape, coins)
+            values[op.output] = PRIMITIVES[op.kind].forward(*inputs, **arguments)
         return values
 
     def _loss(
@@ -275,6 +284,7 @@ class ReferenceEngine:
         doutput: np.ndarray,
         gradients: dict[str, np.ndarray],
         watch: Callable[[Operation, np.ndarray], None] | None = None,
+        coins: Coins | None = None,
     ) -> np.ndarray:
         """Add to the parameters' `gradients`; return the gradient of the input.
 
@@ -287,7 +297,8 @@ class ReferenceEngine:
             dy = dvalues.pop(op.output)
             if watch is not None:
                 watch(op, dy)
-            found = PRIMITIVES[op.kind].backward(dy, *inputs, **self._arguments(op))
+            arguments = self._arguments(op, dy.shape, coins)
+            found = PRIMITIVES[op.kind].backward(dy, *inputs, **arguments)
             found = found if isinstance(found, tuple) else (found,)
             dinputs, dparameters = found[: len(inputs)], found[len(inputs) :]
             for name, dinput in zip(op.inputs, dinputs, strict=True):
@@ -296,14 +307,22 @@ class ReferenceEngine:
                 gradients[op.parameters[role]] += dparameter
         return dvalues[self.plan.input.name]
 
-    def _arguments(self, op: Operation) -> dict[str, Any]:
+    def _arguments(
+        self, op: Operation, shape: tuple[int, ...] = (), coins: Coins | None = None
+    ) -> dict[str, Any]:
         """What an operation's primitive takes besides its inputs."""
         arguments: dict[str, Any] = {
             role: self.parameters[name] for role, name in op.parameters.items()
         }
         if op.kind == "reshape":
             arguments["shape"] = self.plan.values[op.output].shape
+        if op.kind == "dropout":
+            return coins.arguments(op, shape) if coins else {"rate": 0.0}
         return arguments | dict(op.attributes)
+
+    def _coins(self, step: int | None, places: np.ndarray) -> Coins | None:
+        """Those of dropout, where this is a step of training."""
+        return None if step is None else Coins(self.seed, step, places)
 
     def _update(self, gradients: Mapping[str, np.ndarray], step: int, rate: float) -> None:
         self.plan.optimizer.step(

@@ -19,6 +19,7 @@ from undivided.plan.primitives import (
     activation,
     add,
     attention,
+    dropout,
     linear,
     multiply,
     normalize,
@@ -40,6 +41,7 @@ class Primitives:
     activation = activation.lower
     add = add.lower
     attention = attention.lower
+    dropout = dropout.lower
     linear = linear.lower
     multiply = multiply.lower
     normalize = normalize.lower

@@ -286,6 +286,10 @@ class Compiler:
         dy = self.gradient(op.output)
         self.emit(op, "copy", backward=1, dx=dx, dy=dy, accumulate_x=accumulate)
 
+    def share(self, op: Operation) -> None:
+        """What comes out of an operation that does nothing here is what goes in."""
+        self.value_buffers[op.output] = self.value(op.inputs[0])
+
     def unary_backward(self, op: Operation, kind: str, **values: object) -> None:
         """dx from dy alone and what is in `values`, where anybody wants it."""
         dx, accumulate = self.into(op.inputs[0])

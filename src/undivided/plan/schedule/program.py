@@ -69,6 +69,7 @@ class Instruction:
     slot: int = 0
     scale: float = 1.0
     offset: float = 0.0
+    rate: float = 0.0
     layer: str = field(default="", repr=False)
 
     def buffers(self) -> list[int]:
