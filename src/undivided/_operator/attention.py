@@ -21,9 +21,12 @@ from undivided._operator.options import (
     Options,
     Sizes,
     Window,
+    array_of,
     broadcastable,
+    kind_of,
     options_for,
     refuse,
+    whole_number,
 )
 from undivided._operator.tensors import is_tensor
 from undivided.errors import ArgumentError, suggest
@@ -105,6 +108,7 @@ def attention(
         out = _short(query, key, value, causal, threads)
         if out is not None:
             return out
+    _check_layout(layout)
     given = {
         "mask": mask,
         "causal": causal,
@@ -225,6 +229,7 @@ def attention_vjp(
             "a PyTorch tensor",
             "Tensors have autograd: call attention, then .backward() on what comes of it.",
         )
+    _check_layout(layout)
     arrays = Arrays(query, key, value, bias, sinks, num_heads, num_kv_heads, layout)
     chosen = options_for(arrays.sizes, **options)
     out, _, _, done = attend(arrays, chosen, keep=True, threads=threads)
@@ -371,12 +376,21 @@ def side_by_side(lse: np.ndarray, options: Options) -> np.ndarray:
 NAMES = ("query", "key", "value")
 
 
+def _check_layout(layout: Any) -> None:
+    if layout in LAYOUTS:
+        return
+    hint = suggest(layout, LAYOUTS).strip() if isinstance(layout, str) else ""
+    if layout == "packed":
+        hint = "attention_varlen takes sequences that lie end to end."
+    raise refuse("layout", "'bhsd' or 'bshd'", repr(layout), hint)
+
+
 def _array(name: str, x: Any) -> np.ndarray:
     if is_tensor(x):
         raise refuse(name, "a NumPy array, as 'query' is", "a PyTorch tensor")
-    array = np.asarray(x)
+    array = array_of(name, x)
     if not _is_float(array.dtype):
-        raise refuse(name, "of float32, float64, float16 or bfloat16", array.dtype)
+        raise refuse(name, "of float32, float64, float16 or bfloat16", kind_of(array))
     return array
 
 
@@ -391,7 +405,7 @@ def _in_type_of(given: Any, gradient: np.ndarray) -> np.ndarray:
 
 
 def _starts(name: str, given: Any, rows: int) -> np.ndarray:
-    starts = np.asarray(given)
+    starts = array_of(name, given)
     fits = starts.ndim == 1 and len(starts) > 0 and starts.dtype.kind in "iu"
     if not fits:
         raise refuse(
@@ -421,7 +435,8 @@ class Wanted:
 
     @staticmethod
     def _numbers(given: Any, count: int, what: str) -> np.ndarray:
-        numbers = np.atleast_1d(np.arange(count) if given is None else np.asarray(given))
+        numbers = np.arange(count) if given is None else array_of("return_weights", given)
+        numbers = np.atleast_1d(numbers)
         if numbers.size == 0:
             numbers = numbers.astype(np.int64)
         inside = numbers.dtype.kind in "iu" and numbers.ndim == 1
@@ -477,9 +492,6 @@ def heads_first(
 ) -> tuple[Order, Any, Any, Any]:
     """Three arrays or tensors seen as [B, H, S, D], their shapes checked."""
     given = zip(NAMES, (q, k, v), strict=True)
-    if layout not in (*LAYOUTS, "packed"):
-        near = suggest(layout, LAYOUTS) if isinstance(layout, str) else ""
-        raise refuse("layout", "'bhsd' or 'bshd'", f"{layout!r}.{near}")
     form: Any = layout
     heads = shared = 1
     if layout == "packed":
@@ -520,12 +532,13 @@ def _heads(
     for name, x, (counted, heads) in zip(NAMES, (q, k, v), counts, strict=True):
         if x.ndim != 3:
             raise refuse(name, "of three axes, as 'query' is", list(x.shape))
-        whole = isinstance(heads, int) and not isinstance(heads, bool) and heads > 0
-        if not whole or x.shape[2] % heads:
+        if not whole_number(heads) or heads <= 0 or x.shape[2] % heads:
             raise refuse(
-                counted, f"a whole number that divides the width {x.shape[2]} of {name}", heads
+                counted,
+                f"a whole number that divides the width {x.shape[2]} of {name!r}",
+                repr(heads),
             )
-    return num_heads, shared
+    return int(num_heads), int(shared)
 
 
 class Arrays:
@@ -551,7 +564,7 @@ class Arrays:
         self.order, q, k, v = heads_first(q, k, v, num_heads, num_kv_heads, layout)
         self.sizes = self.order.sizes
         q, k, v = (x if x.dtype == self.dtype else x.astype(self.dtype) for x in (q, k, v))
-        self.given_bias = None if bias is None else np.asarray(bias)
+        self.given_bias = None if bias is None else array_of("bias", bias)
         self.given_sinks = sinks
         self.inputs = (
             q,
@@ -565,7 +578,7 @@ class Arrays:
         return x if x.dtype == self.given_dtype else x.astype(self.given_dtype)
 
     def gradient_of_out(self, d_out: Any, shape: tuple[int, ...]) -> np.ndarray:
-        array = np.asarray(d_out)
+        array = array_of("d_out", d_out)
         if array.shape != shape:
             raise refuse("d_out", f"of the shape of out, {list(shape)}", list(array.shape))
         if array.dtype.kind not in "fiu" and not _is_float(array.dtype):
@@ -592,7 +605,7 @@ def bias_inside(bias: np.ndarray | None, sizes: Sizes, dtype: Any) -> np.ndarray
     if bias.dtype.kind == "b":
         raise refuse("bias", "of floats, added to the scores", bias.dtype, "Is it a 'mask'?")
     if bias.dtype.kind not in "fiu" and not _is_float(bias.dtype):
-        raise refuse("bias", "of floats", bias.dtype)
+        raise refuse("bias", "of floats", kind_of(bias))
     whole = broadcastable("bias", bias, sizes).astype(dtype, copy=False)
     item = whole.itemsize
     if not whole.flags.aligned or any(step % item for step in whole.strides):
@@ -604,7 +617,7 @@ def sinks_inside(sinks: Any, sizes: Sizes, dtype: Any) -> np.ndarray | None:
     """A number for each head."""
     if sinks is None:
         return None
-    array = np.asarray(sinks)
+    array = array_of("sinks", sinks)
     numbers = array.dtype.kind in "fiu" or _is_float(array.dtype)
     if array.shape != (sizes.H,) or not numbers:
         raise refuse(

@@ -18,7 +18,18 @@ from undivided import _native
 from undivided._operator.masks import Mask
 from undivided.errors import ArgumentError, suggest
 
-__all__ = ["UNBOUNDED", "Causal", "Options", "Sizes", "Window", "options_for", "refuse"]
+__all__ = [
+    "UNBOUNDED",
+    "Causal",
+    "Options",
+    "Sizes",
+    "Window",
+    "array_of",
+    "kind_of",
+    "options_for",
+    "refuse",
+    "whole_number",
+]
 
 Causal = bool | Literal["top_left", "bottom_right"]
 Window = tuple[int | None, int | None] | int | None
@@ -62,6 +73,23 @@ def refuse(argument: str, expected: str, found: object, hint: str = "") -> Argum
     """The one form of every error here."""
     text = f"The '{argument}' of attention must be {expected}. Got {found}."
     return ArgumentError(f"{text} {hint}".rstrip(), argument=argument)
+
+
+def array_of(argument: str, given: Any) -> np.ndarray:
+    """As an array; NumPy refuses rows of different lengths without saying whose."""
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise refuse(argument, "an array", f"rows of different lengths: {given!r:.80}") from None
+
+
+def kind_of(array: np.ndarray) -> str:
+    """What an error says of something that has no numbers."""
+    return f"{array.tolist()!r:.80}" if array.dtype.kind in "OUS" else str(array.dtype)
+
+
+def whole_number(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool | np.ndarray)
 
 
 def options_for(
@@ -127,7 +155,8 @@ def _plain(width: int) -> Options:
 
 
 def _number(argument: str, value: Any, expected: str) -> float:
-    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+    number = hasattr(value, "__float__") and np.ndim(value) == 0
+    if isinstance(value, bool | str) or not number:
         raise refuse(argument, expected, repr(value))
     return float(value)
 
@@ -160,7 +189,7 @@ def _share(dropout: Any) -> float:
 def _seed(seed: Any) -> int:
     if seed is None:
         return 0
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+    if not whole_number(seed):
         raise refuse("seed", "a whole number of 64 bits", repr(seed))
     if not 0 <= int(seed) < 1 << 64:
         raise refuse("seed", "from 0 to 2⁶⁴ − 1", int(seed))
@@ -179,7 +208,7 @@ def _window(window: Any) -> tuple[int, int]:
         if side is None:
             sides.append(UNBOUNDED)
             continue
-        if isinstance(side, bool) or not hasattr(side, "__index__") or int(side) < -1:
+        if not whole_number(side) or int(side) < -1:
             raise refuse("window", expected, repr(window))
         sides.append(UNBOUNDED if int(side) == -1 else min(int(side), UNBOUNDED))
     return sides[0], sides[1]
@@ -188,7 +217,7 @@ def _window(window: Any) -> tuple[int, int]:
 def _per_sample(argument: str, given: Any, count: int, low: int, high: int) -> np.ndarray | None:
     if given is None:
         return None
-    numbers = np.asarray(given)
+    numbers = array_of(argument, given)
     if numbers.dtype.kind not in "iu" or numbers.shape not in ((), (count,)):
         raise refuse(
             argument,
@@ -208,9 +237,10 @@ def _offsets(
     queries: np.ndarray | None,
     keys: np.ndarray | None,
 ) -> tuple[int, np.ndarray | None]:
-    if not (isinstance(causal, bool | np.bool_) or causal in CORNERS):
-        near = suggest(causal, CORNERS) if isinstance(causal, str) else ""
-        raise refuse("causal", "True, False, 'top_left' or 'bottom_right'", f"{causal!r}.{near}")
+    word = isinstance(causal, str)
+    if not (isinstance(causal, bool | np.bool_) or (word and causal in CORNERS)):
+        near = suggest(causal, CORNERS).strip() if word else ""
+        raise refuse("causal", "True, False, 'top_left' or 'bottom_right'", repr(causal), near)
     if causal == "bottom_right":
         if query_offset is not None:
             raise ArgumentError(
@@ -233,7 +263,7 @@ def _offsets(
 
 
 def _mask(mask: Any, sizes: Sizes) -> np.ndarray:
-    cells = np.asarray(mask)
+    cells = array_of("mask", mask)
     if cells.dtype != np.bool_:
         if cells.dtype.kind in "fiu":
             hint = "Write `mask != 0`; what is added to scores goes into 'bias'."
@@ -242,7 +272,7 @@ def _mask(mask: Any, sizes: Sizes) -> np.ndarray:
         raise refuse(
             "mask",
             "boolean, True where a query may attend, or made by undivided.masks",
-            cells.dtype if cells.dtype != object else repr(mask),
+            kind_of(cells),
             hint,
         )
     return broadcastable("mask", cells, sizes)

@@ -6,6 +6,7 @@ import functools
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 from undivided import _native
 from undivided.errors import ArgumentError
@@ -47,13 +48,14 @@ def thread_count(threads: int | None) -> int:
     return available_threads()
 
 
-def _checked(threads: int, name: str) -> int:
-    if not 1 <= threads <= MOST_THREADS:
+def _checked(threads: Any, name: str) -> int:
+    whole = hasattr(threads, "__index__") and not isinstance(threads, bool)
+    if not whole or not 1 <= threads <= MOST_THREADS:
         raise ArgumentError(
-            f"{name} must be a whole number from 1 to {MOST_THREADS}. Got {threads}.",
+            f"{name} must be a whole number from 1 to {MOST_THREADS}. Got {threads!r}.",
             argument="threads",
         )
-    return threads
+    return int(threads)
 
 
 def available_threads() -> int:
