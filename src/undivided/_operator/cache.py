@@ -15,6 +15,9 @@ A cache without a window doubles its room when it is full. With one, a query at 
 no key before p − window: what lies further back is dropped when there is no room left, and the
 rest moves to the front. There is room for twice the window, so each move has been paid for by as
 many tokens, and memory does not grow with the length of the text.
+
+It holds arrays or tensors, whichever are appended first. Tensors stay on their device, and have no
+gradients: what is in a cache is written over.
 """
 
 # B batch, H heads, G heads that share a key/value head, n new tokens, T kept keys, D width of
@@ -25,11 +28,13 @@ many tokens, and memory does not grow with the length of the text.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from undivided._operator.masks import Mask
+from undivided._operator.tensors import is_tensor
 from undivided.errors import ArgumentError, suggest
 
 __all__ = ["KeyValueCache"]
@@ -38,7 +43,7 @@ TYPES = (np.float16, np.float32, np.float64)
 OWN = ("query_lengths", "key_lengths", "query_offset", "layout", "num_heads", "num_kv_heads")
 
 
-def _attention(query: np.ndarray, key: np.ndarray, value: np.ndarray, **options: Any) -> Any:
+def _attention(query: Any, key: Any, value: Any, **options: Any) -> Any:
     from undivided._operator.attention import attention  # which is much more than a cache needs
 
     return attention(query, key, value, **options)
@@ -67,6 +72,7 @@ class KeyValueCache:
         self.value_dim = _whole("value_dim", head_dim if value_dim is None else value_dim, 0)
         self.window = None if window in (None, -1) else _whole("window", window, at_least=0)
         self.dtype = _floating(dtype)
+        self._like = _empty(self.dtype)
         self._keys, self._values = self._room(_whole("capacity", capacity, at_least=0))
         self.reset()
 
@@ -88,12 +94,12 @@ class KeyValueCache:
         return self._positions.copy()
 
     @property
-    def keys(self) -> np.ndarray:
+    def keys(self) -> Any:
         """[B, H/G, longest, D], a view; beyond its own length a sample has none."""
         return self._keys[:, :, : self._longest]
 
     @property
-    def values(self) -> np.ndarray:
+    def values(self) -> Any:
         """[B, H/G, longest, F], like the keys."""
         return self._values[:, :, : self._longest]
 
@@ -104,6 +110,7 @@ class KeyValueCache:
 
     def append(self, key: Any, value: Any, lengths: Any = None) -> None:
         """Add new tokens: all rows, or of sample b the first lengths[b]."""
+        self._make_alike(key, value)
         key = self._checked("key", key, self.head_dim)
         value = self._checked("value", value, self.value_dim)
         rows = key.shape[2]
@@ -136,6 +143,12 @@ class KeyValueCache:
         of a bias is that of `keys`.
         """
         self._check_query(query)
+        if _kind(query) != _kind(self._like):
+            raise ArgumentError(
+                f"KeyValueCache.attention expects 'query' as {_kind(self._like)}, as what was "
+                f"appended. Got {_kind(query)}.",
+                argument="query",
+            )
         for name in OWN:
             if options.get(name) is not None:
                 raise ArgumentError(
@@ -158,7 +171,7 @@ class KeyValueCache:
         window = "" if self.window is None else f", window {self.window}"
         return (
             f"KeyValueCache({self.batch} samples, {self.num_kv_heads} heads, {self.head_dim} and "
-            f"{self.value_dim} wide, {self.dtype.name}{window}: {span} keys in room for "
+            f"{self.value_dim} wide, {_name(self.dtype)}{window}: {span} keys in room for "
             f"{self.capacity})"
         )
 
@@ -168,12 +181,33 @@ class KeyValueCache:
     def _longest(self) -> int:
         return int(self._lengths.max(initial=0))
 
-    def _room(self, capacity: int) -> tuple[np.ndarray, np.ndarray]:
+    def _room(self, capacity: int) -> tuple[Any, Any]:
         shape = (self.batch, self.num_kv_heads, capacity)
         return (
-            np.zeros((*shape, self.head_dim), self.dtype),
-            np.zeros((*shape, self.value_dim), self.dtype),
+            _zeros((*shape, self.head_dim), self._like),
+            _zeros((*shape, self.value_dim), self._like),
         )
+
+    def _make_alike(self, *given: Any) -> None:
+        """Arrays for arrays and tensors for tensors, on their device: the first say which."""
+        kinds = [_kind(x) for x in given]
+        if kinds[0] != _kind(self._like) and not self._positions.any():
+            self._like = _empty(self.dtype, given[0])
+            self._keys, self._values = self._room(self.capacity)
+        for name, x, kind in zip(("key", "value"), given, kinds, strict=True):
+            if kind != _kind(self._like):
+                raise ArgumentError(
+                    f"KeyValueCache.append expects {name!r} as {_kind(self._like)}, as what was "
+                    f"appended first. Got {kind}.",
+                    argument=name,
+                )
+            if is_tensor(x) and x.requires_grad and sys.modules["torch"].is_grad_enabled():
+                raise ArgumentError(
+                    f"KeyValueCache.append expects {name!r} without a gradient: a cache is "
+                    "written over and keeps none. Decode under torch.no_grad(), or append "
+                    f"{name}.detach().",
+                    argument=name,
+                )
 
     def _make_room(self, new: np.ndarray) -> None:
         """For so many tokens more: forget what no query can see any longer, then grow."""
@@ -189,8 +223,8 @@ class KeyValueCache:
             self._keys, self._values = self._room(capacity)
         for b in range(self.batch):
             last = slice(self._lengths[b] - kept[b], self._lengths[b])
-            self._keys[b, :, : kept[b]] = old[0][b, :, last]  # NumPy minds where the two overlap
-            self._values[b, :, : kept[b]] = old[1][b, :, last]
+            self._keys[b, :, : kept[b]] = _moved(old[0][b, :, last])
+            self._values[b, :, : kept[b]] = _moved(old[1][b, :, last])
         self._lengths = kept
 
     # What attention is told.
@@ -226,8 +260,8 @@ class KeyValueCache:
 
     # Checks.
 
-    def _checked(self, name: str, array: Any, width: int) -> np.ndarray:
-        array = np.asarray(array)
+    def _checked(self, name: str, array: Any, width: int) -> Any:
+        array = array.detach() if is_tensor(array) else np.asarray(array)
         wanted = (self.batch, self.num_kv_heads, width)
         if array.ndim != 4 or (array.shape[0], array.shape[1], array.shape[3]) != wanted:
             raise ArgumentError(
@@ -236,10 +270,10 @@ class KeyValueCache:
                 f"Got {list(array.shape)}.",
                 argument=name,
             )
-        if array.dtype != self.dtype:
+        if _name(array.dtype) != _name(self.dtype):
             raise ArgumentError(
-                f"KeyValueCache.append expects {name!r} in {self.dtype.name}, the cache's own "
-                f"type. Got {array.dtype.name}. Convert it, or make the cache with dtype=.",
+                f"KeyValueCache.append expects {name!r} in {_name(self.dtype)}, the cache's own "
+                f"type. Got {_name(array.dtype)}. Convert it, or make the cache with dtype=.",
                 argument=name,
             )
         return array
@@ -247,7 +281,7 @@ class KeyValueCache:
     def _checked_lengths(self, lengths: Any, rows: int) -> np.ndarray:
         if lengths is None:
             return np.full(self.batch, rows, np.int64)
-        array = np.asarray(lengths)
+        array = lengths.numpy(force=True) if is_tensor(lengths) else np.asarray(lengths)
         whole = array.dtype.kind in "iu" or array.size == 0
         fits = whole and array.shape == (self.batch,)
         if not fits or array.min(initial=0) < 0 or array.max(initial=0) > rows:
@@ -281,8 +315,11 @@ def _whole(name: str, value: Any, at_least: int) -> int:
     return int(value)
 
 
-def _floating(dtype: Any) -> np.dtype[Any]:
+def _floating(dtype: Any) -> Any:
+    """NumPy's type, or PyTorch's if that was given."""
     names = [known.__name__ for known in TYPES]
+    if str(dtype) in ("torch.bfloat16", *(f"torch.{name}" for name in names)):
+        return dtype
     try:
         known = None if dtype is None else np.dtype(dtype)  # NumPy takes None for float64
     except TypeError:
@@ -295,3 +332,36 @@ def _floating(dtype: Any) -> np.dtype[Any]:
             argument="dtype",
         )
     return known
+
+
+# Arrays and tensors.
+
+
+def _kind(x: Any) -> str:
+    """What it is and where, in words."""
+    return f"a PyTorch tensor on {x.device}" if is_tensor(x) else "a NumPy array"
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _empty(dtype: Any, like: Any = None) -> Any:
+    """Nothing, of what a cache holds: as `like` is, else as the type says."""
+    if not is_tensor(like) and isinstance(dtype, np.dtype):
+        return np.zeros(0, dtype)
+    torch = sys.modules["torch"]
+    device = like.device if is_tensor(like) else None
+    return torch.zeros(0, dtype=getattr(torch, _name(dtype)), device=device)
+
+
+def _zeros(shape: tuple[int, ...], like: Any) -> Any:
+    if not is_tensor(like):
+        return np.zeros(shape, like.dtype)
+    with sys.modules["torch"].inference_mode(False):  # to be written to outside of it too
+        return like.new_zeros(shape)
+
+
+def _moved(rows: Any) -> Any:
+    """To be written where they perhaps are; NumPy minds of itself where the two overlap."""
+    return rows.clone() if is_tensor(rows) else rows

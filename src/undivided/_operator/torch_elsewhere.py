@@ -84,7 +84,7 @@ def attention(
     if options.blocks is not None:
         mask = torch.from_numpy(options.blocks.to_array(sizes.S, sizes.T)).to(query.device)
     rules = Rules(
-        None if mask is None else _mask(mask, sizes),
+        None if mask is None else _mask(mask, sizes, query),
         _per_sample(given["query_lengths"], query),
         _per_sample(given["key_lengths"], query),
         _offset(given, options, query, sizes),
@@ -249,7 +249,9 @@ def _constants(given: dict[str, Any]) -> dict[str, Any]:
     return constants
 
 
-def _mask(mask: Any, sizes: Sizes) -> Tensor:
+def _mask(mask: Any, sizes: Sizes, query: Tensor) -> Tensor:
+    if isinstance(mask, np.ndarray):
+        mask = torch.from_numpy(mask).to(query.device)
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         found = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         expected = "a boolean tensor, True where a query may attend, or made by undivided.masks"
