@@ -7,13 +7,16 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/attention.h"
 #include "engine/program.h"
+#include "engine/recycled.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -171,6 +174,15 @@ uintptr_t address(const nb::ndarray<nb::numpy, nb::device::cpu>& array) {
   return (uintptr_t)array.data();
 }
 
+// An array of recycled memory, which goes back when the array and all that share it are gone.
+nb::ndarray<nb::numpy, float> recycled(const std::vector<size_t>& shape) {
+  size_t bytes = sizeof(float);
+  for (size_t n : shape) bytes *= n;
+  void* memory = take_recycled(bytes);
+  nb::capsule owner(memory, [](void* p) noexcept { give_back(p); });
+  return {memory, shape.size(), shape.data(), owner};
+}
+
 }  // namespace
 
 #define UNDIVIDED_ARGUMENTS                                                                     \
@@ -196,6 +208,7 @@ void bind_attention(nb::module_& m) {
   m.def("attend_float64", &attend<double, &Kernels::doubles>, UNDIVIDED_ARGUMENTS);
   m.def("attend_short", &attend_short);
   m.def("address", &address);
+  m.def("recycled", &recycled);
   m.attr("UNBOUNDED") = kUnbounded;
 }
 

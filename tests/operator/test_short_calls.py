@@ -1,9 +1,12 @@
 """Calls that ask for nothing special take a shorter way, and nothing tells but their time."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import undivided
+from undivided import _native
 from undivided._operator import core, short
 
 SHAPES = [
@@ -35,6 +38,9 @@ def test_the_bits_are_those_of_the_general_way(
     general, lse = undivided.attention(q, k, v, causal=causal, return_lse=True)
     assert np.array_equal(found, general) and lse.shape == query[:3]
     assert np.array_equal(found, undivided.attention(q, k, v, causal=causal))
+    out, weights = undivided.attention(q, k, v, causal=causal, return_weights=True)
+    _, others, _ = undivided.attention(q, k, v, causal=causal, return_weights=True, return_lse=True)
+    assert np.array_equal(out, found) and np.array_equal(weights, others)
 
 
 def test_what_is_for_the_general_way() -> None:
@@ -108,3 +114,31 @@ def test_a_changed_input_and_a_second_derivative_are_refused() -> None:
     (d_q,) = torch.autograd.grad(undivided.attention(q, k, v).square().sum(), q, create_graph=True)
     with pytest.raises(undivided.UndividedError, match="first derivatives only"):
         d_q.sum().backward()
+
+
+def test_memory_is_used_again_only_when_nobody_holds_it() -> None:
+    def filled(value: float, rows: int = 40_000) -> np.ndarray:
+        array = _native.recycled((rows, 4))
+        array.fill(value)
+        return array
+
+    first = filled(1)
+    view = first[10:]
+    address = _native.address(first)
+    del first
+    assert _native.address(filled(2)) != address and (view == 1).all()
+    del view
+    assert _native.address(filled(3)) != _native.address(filled(4, rows=10_000))
+    assert any(_native.address(filled(5)) == address for _ in range(2))
+    assert _native.recycled((0, 7)).shape == (0, 7)
+
+
+def test_memory_that_is_given_back_by_other_threads() -> None:
+    def take(_: int) -> float:
+        arrays = [_native.recycled((1000, n)) for n in range(1, 9)]
+        for n, array in enumerate(arrays):
+            array.fill(n)
+        return sum(float(array[0, 0]) + float(array[-1, -1]) for array in arrays)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(take, range(200))) == {56.0}

@@ -103,11 +103,11 @@ def attention(
     nothing_else = nothing_else and key_lengths is None and query_offset is None and scale is None
     nothing_else = nothing_else and softcap is None and sinks is None and num_heads is None
     nothing_else = nothing_else and num_kv_heads is None and dropout == 0 and seed is None
-    nothing_else = nothing_else and return_weights is False and return_lse is False
-    if nothing_else and layout == "bhsd" and (causal is False or causal is True):
-        out = _short(query, key, value, causal, threads)
-        if out is not None:
-            return out
+    nothing_else = nothing_else and return_lse is False and layout == "bhsd"
+    if nothing_else and (causal is False or causal is True):
+        found = _short(query, key, value, causal, threads, return_weights)
+        if found is not None:
+            return found
     _check_layout(layout)
     given = {
         "mask": mask,
@@ -150,10 +150,16 @@ def attention(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _short(query: Any, key: Any, value: Any, causal: bool, threads: int | None) -> Any:
-    """out, or None where a call is for the general way."""
+def _short(
+    query: Any, key: Any, value: Any, causal: bool, threads: int | None, weights: Any
+) -> Any:
+    """What the call gives, or None where it is for the general way."""
     if not is_tensor(query):
-        return short.attention(query, key, value, causal, threads)
+        if weights is False or weights is True:
+            return short.attention(query, key, value, causal, threads, weights)
+        return None
+    if weights is not False:
+        return None
     from undivided._operator import torch_short
 
     return torch_short.attention(query, key, value, causal, threads)
@@ -461,7 +467,7 @@ class Order(NamedTuple):
         return shapes.get(self.form, (S, H, F))
 
     def empty_out(self, dtype: Any) -> np.ndarray:
-        return np.empty(self.shape_of_out(), dtype)
+        return core.empty(self.shape_of_out(), dtype)
 
     def inside(self, x: Any, heads: int) -> Any:
         """What is in the caller's order, with so many heads, seen as [B, H, S, D]."""

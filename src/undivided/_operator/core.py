@@ -111,7 +111,7 @@ def forward(
     dtype = query.dtype
     tiled = streams(sizes, options, dtype)
     if out is None:
-        out = np.empty((*query.shape[:3], sizes.F), dtype)
+        out = empty((*query.shape[:3], sizes.F), dtype)
     rows = (sizes.B, sizes.H, sizes.S)
     log_sums = np.empty(rows, dtype) if keep or lse or (probabilities and tiled) else None
     if sizes.F == 0:  # weights and log-sum-exp are still those of queries and keys
@@ -131,7 +131,7 @@ def forward(
     kept = None
     if keep or probabilities:
         shape = kept_shape(sizes, options, dtype, probabilities)
-        kept = None if shape is None else np.empty(shape, dtype)
+        kept = None if shape is None else empty(shape, dtype)
     to = out if _fits(out) else np.empty((*out.shape[:3], _padded(sizes.F, PAD)), dtype)
     _call(dtype)(
         instruction_set(),
@@ -236,15 +236,14 @@ def backward(
         call(instruction_set(), DELTA, workers, *inputs, given_out=given_out, delta=delta, **shared)
 
     ragged = options.query_lengths is not None or options.key_lengths is not None
-    empty = np.zeros if ragged else np.empty
+    make = zeros if ragged else empty
     dq = dk = dv = None
     if needs[0]:
-        make = np.zeros if tiled else empty
-        dq = make((cut.parts, *query.shape[:3], _padded(sizes.D, PAD)), dtype)
+        dq = (zeros if tiled else make)((cut.parts, *query.shape[:3], _padded(sizes.D, PAD)), dtype)
     if needs[1]:
-        dk = empty((*key.shape[:3], _padded(sizes.D, PAD)), dtype)
+        dk = make((*key.shape[:3], _padded(sizes.D, PAD)), dtype)
     if needs[2]:
-        dv = empty((*value.shape[:3], _padded(sizes.F, PAD)), dtype)
+        dv = make((*value.shape[:3], _padded(sizes.F, PAD)), dtype)
     copies = cut.bias_copies()
     if dq is not None or dk is not None or dv is not None or copies is not None:
         call(
@@ -355,6 +354,17 @@ def _nothing(
             np.copyto(lse, -np.inf, where=padding)
     kept = np.zeros((sizes.B, sizes.H, sizes.S, 0), dtype) if sizes.T == 0 else None
     return Forward(out, lse, kept)
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array that holds anything, of memory that is used again once the array is gone."""
+    return _native.recycled(shape) if dtype == np.float32 else np.empty(shape, dtype)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    found = empty(shape, dtype)
+    found.fill(0)
+    return found
 
 
 def _call(dtype: Any) -> Any:

@@ -26,18 +26,26 @@ FLOAT32 = np.dtype(np.float32)
 Seven = tuple[int, int, int, int, int, int, int]
 
 
-def attention(query: Any, key: Any, value: Any, causal: bool, threads: int | None) -> Any:
-    """out [B, H, S, F], or None where a call of arrays is not short."""
+def attention(
+    query: Any, key: Any, value: Any, causal: bool, threads: int | None, weights: bool = False
+) -> Any:
+    """out [B, H, S, F], and with `weights` those too, or None where a call is not short."""
     if not (_plain(query) and _plain(key) and _plain(value)):
         return None
     sizes = sizes_of(query.shape, key.shape, value.shape, causal)
     if sizes is None:
         return None
-    out = np.empty((*query.shape[:3], value.shape[3]), FLOAT32)
-    address = _native.address
+    rows, T = query.shape[:3], sizes[4]
+    address, recycled = _native.address, _native.recycled
+    out = recycled((*rows, sizes[6]))
     places = (address(query), address(key), address(value), address(out))
-    run(core.FORWARD, workers_for(sizes, threads), sizes, causal, *places)
-    return out
+    workers = workers_for(sizes, threads)
+    if not weights:
+        run(core.FORWARD, workers, sizes, causal, *places)
+        return out
+    found = recycled((*rows, _row_width(T)))
+    run(core.FORWARD, workers, sizes, causal, *places, address(found))
+    return out, found[..., :T]
 
 
 def _plain(x: Any) -> bool:
@@ -63,8 +71,12 @@ def sizes_of(
 def kept_width(sizes: Seven) -> int | None:
     """How wide the rows of probabilities are that are kept, None where that would be too many."""
     B, H, _, S, T, _, _ = sizes
-    width = -(-T // core.PAD) * core.PAD
+    width = _row_width(T)
     return width if B * H * S * width * FLOAT32.itemsize <= core.KEPT_BYTES else None
+
+
+def _row_width(T: int) -> int:
+    return -(-T // core.PAD) * core.PAD
 
 
 def workers_for(sizes: Seven, threads: int | None) -> int:

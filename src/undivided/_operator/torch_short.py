@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undivided import _native
 from undivided._operator import core, short
 from undivided._operator.short import Seven
 from undivided._operator.torch_autograd import no_second_derivative
@@ -34,7 +35,7 @@ def attention(query: Tensor, key: Any, value: Any, causal: bool, threads: int | 
         if width is None:
             return None
         return ShortAttention.apply(query, key, value, sizes, width, causal, workers)
-    out = query.new_empty((*query.shape[:3], sizes[6]))
+    out = _empty((*query.shape[:3], sizes[6]))
     places = (query.data_ptr(), key.data_ptr(), value.data_ptr(), out.data_ptr())
     short.run(core.FORWARD, workers, sizes, causal, *places)
     return out
@@ -42,6 +43,10 @@ def attention(query: Tensor, key: Any, value: Any, causal: bool, threads: int | 
 
 def _plain(x: Any) -> bool:
     return type(x) in PLAIN and x.dtype is torch.float32 and x.is_cpu and x.is_contiguous()
+
+
+def _empty(shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(_native.recycled(shape))
 
 
 class ShortAttention(torch.autograd.Function):
@@ -59,8 +64,7 @@ class ShortAttention(torch.autograd.Function):
         workers: int,
     ) -> Tensor:
         B, H, _, S, _, _, F = sizes
-        out = query.new_empty((B, H, S, F))
-        kept = query.new_empty((B, H, S, width))
+        out, kept = _empty((B, H, S, F)), _empty((B, H, S, width))
         short.run(
             core.FORWARD,
             workers,
@@ -94,9 +98,9 @@ def gradients_of(
 ) -> tuple[Tensor | None, ...]:
     sizes, causal, workers = call
     d_out = d_out.contiguous()
-    dq = torch.empty_like(query) if needs[0] else None
-    dk = torch.empty_like(key) if needs[1] else None
-    dv = torch.empty_like(value) if needs[2] else None
+    dq = _empty(query.shape) if needs[0] else None
+    dk = _empty(key.shape) if needs[1] else None
+    dv = _empty(value.shape) if needs[2] else None
     short.run(
         core.BACKWARD,
         workers,
