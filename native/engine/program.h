@@ -18,10 +18,15 @@ constexpr int64_t kPad = 16;
 // Into how many slices a batch is cut at most.
 constexpr int64_t kMostSlices = 16;
 
-// How many rows a sample has in values of this axis. `rows` is -1 where samples bring their own.
+// How many inputs a sample has at most.
+constexpr int64_t kMostInputs = 4;
+
+// How many rows a sample has in values of this axis. `rows` is -1 where samples bring their own:
+// then it is as many as they have of this input.
 struct Axis {
   int64_t rows;
   int64_t most;  // the most rows that a sample may have
+  int64_t input;
 };
 
 // A region of the arena, or columns of one: rows of `stride` floats, of which `width` count.
@@ -80,7 +85,9 @@ struct Fold {
   X(seed)          /* dx = the gradient that the caller gives for the output */               \
   X(copy)          /* dx (+)= dy */                                                           \
   X(store)         /* output of the sample = x */                                             \
-  X(store_weights) /* attention weights of the sample = probabilities */
+  X(store_weights) /* attention weights of the sample = probabilities */                      \
+  X(embed)         /* y = table[ids of the sample] */                                         \
+  X(rotary)        /* y = x, its pairs turned by their positions */
 
 // Activations; and how deviations count.
 #define UNDIVIDED_FUNCTIONS(X)                                                         \
@@ -98,14 +105,25 @@ struct Fold {
   X(before)              /* what f was applied to, kept for its derivative */                 \
   X(probabilities)       /* softmax weights, [sample][head][query][key]; of all heads where */ \
                          /* the buffer's width is above 1, else room for one head's */        \
+  X(kept)                /* floats kept for each head of a sample there */                    \
+  X(whole_keys)          /* attention: longer rows go tile by tile */                         \
+  X(key_heads)           /* attention: heads of keys and values, 0 for as many as of queries */ \
+  X(ruled)               /* attention: whether what follows says anything */                  \
+  X(left) X(right)       /* attention: how far a query sees */                                \
+  X(pattern)             /* attention: which block mask, or −1 */                             \
+  X(distances)           /* attention: a block, numbers by head and distance, or beside a */  \
+                         /* learned table its row for each distance; −1 for none */           \
+  X(biases) X(d_biases)  /* attention: buffers, the table by distance and its gradient */     \
+  X(turned)              /* linear: the weight is [out, in], a table that is tied */          \
   X(scratch)                                                                                  \
   X(weight) X(bias) X(table) X(gain) X(shift)         /* blocks */                            \
   X(heads)                                                                                    \
   X(height) X(across_image) X(depth) X(down) X(across) /* a picture, and a patch of it */     \
-  X(slot)                /* which output array a store writes; which dropout this is */
+  X(slot)                /* which input a load reads, which output array a store writes; which */ \
+                         /* dropout this is */
 
 // Of a loss, the scale is the label smoothing, or Huber's δ.
-#define UNDIVIDED_NUMBER_FIELDS(X) X(scale) X(offset) X(rate)
+#define UNDIVIDED_NUMBER_FIELDS(X) X(scale) X(offset) X(rate) X(softcap)
 
 #define UNDIVIDED_LISTED(name) name,
 enum class Kind : int64_t { UNDIVIDED_KINDS(UNDIVIDED_LISTED) };
@@ -123,6 +141,13 @@ struct Instruction {
 #undef UNDIVIDED_DECLARED
 };
 
+// A mask in blocks of 64 queries and 64 keys, as in AttentionCall.
+struct Pattern {
+  const int32_t* states;
+  const uint64_t* words;
+  int64_t across;
+};
+
 struct Program {
   const Instruction* instructions;
   int64_t instruction_count;
@@ -130,18 +155,25 @@ struct Program {
   const Block* blocks;
   const Axis* axes;
   int64_t axis_count;
+  const Pattern* patterns;
   int64_t arena_floats;  // for one worker
   int64_t group;         // samples that go through the program together, at most
 };
 
-// Samples as the caller holds them. Fixed: sample i at i·sample_elements. Ragged: rows
-// first_row[i] … first_row[i+1] of `row_elements` each.
-struct Samples {
+enum class Element : int64_t { kFloat, kByte, kId };  // float, uint8, int32
+
+// One input of all samples, as the caller holds it. Fixed: sample i at i·sample_elements. Ragged:
+// rows first_row[i] … first_row[i+1] of `row_elements` each.
+struct Input {
   const void* x;
-  int64_t bytes;  // 1: x is uint8, 0: x is float
+  Element element;
   int64_t sample_elements;
   const int64_t* first_row;
   int64_t row_elements;
+};
+
+struct Samples {
+  Input inputs[kMostInputs];
 };
 
 // What outputs are to meet, a row at a time: the number of a class, or as many values as a row

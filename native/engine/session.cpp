@@ -32,6 +32,13 @@ float inverse_weight(const Targets& targets, const uint32_t* order, int64_t firs
   return total > 0 ? (float)(1.0 / total) : 0.0f;
 }
 
+std::vector<Pattern> patterns_of(const std::vector<Cells>& cells) {
+  std::vector<Pattern> patterns;
+  for (const Cells& each : cells)
+    patterns.push_back({each.states.data(), each.words.data(), each.across});
+  return patterns;
+}
+
 // Neighbours first, as the kernels add gradients.
 double tree_sum(std::vector<double> sums, int64_t count) {
   for (int64_t step = 1; step < count; step *= 2)
@@ -61,15 +68,17 @@ Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buff
                  std::vector<Block> blocks, std::vector<Fold> folds, std::vector<Axis> axes,
                  int64_t arena_floats, int64_t group, int64_t parameter_floats,
                  int64_t gradient_floats, const float* derived, int64_t derived_floats,
-                 const Kernels* kernels)
+                 std::vector<Cells> patterns, const Kernels* kernels)
     : instructions_(std::move(instructions)),
       buffers_(std::move(buffers)),
       blocks_(std::move(blocks)),
       folds_(std::move(folds)),
       axes_(std::move(axes)),
+      cells_(std::move(patterns)),
+      patterns_(patterns_of(cells_)),
       program_{instructions_.data(), (int64_t)instructions_.size(), buffers_.data(),
                blocks_.data(),       axes_.data(),                  (int64_t)axes_.size(),
-               arena_floats,         group},
+               patterns_.data(),     arena_floats,                  group},
       parameter_floats_(parameter_floats),
       gradient_floats_(gradient_floats),
       kernels_(kernels) {
@@ -130,7 +139,8 @@ void Session::run_group(Worker& worker, Work& work, int64_t count) {
     for (int64_t s = 0; s < count; ++s) {
       int64_t rows = axes_[axis].rows;
       if (rows < 0) {
-        const int64_t* first = work.samples->first_row + worker.members[s];
+        const Input& input = work.samples->inputs[axes_[axis].input];
+        const int64_t* first = input.first_row + worker.members[s];
         rows = first[1] - first[0];
       }
       start[s + 1] = start[s] + rows;

@@ -24,6 +24,13 @@ class Memory {
   int64_t floats_ = 0;
 };
 
+// What a Pattern points to.
+struct Cells {
+  std::vector<int32_t> states;
+  std::vector<uint64_t> words;
+  int64_t across;
+};
+
 struct StepsDone {
   std::vector<double> losses;  // the sum over the samples of each step
   bool failed;                 // the next step's loss is not finite; nothing was changed by it
@@ -34,7 +41,8 @@ class Session {
   Session(std::vector<Instruction> instructions, std::vector<Buffer> buffers,
           std::vector<Block> blocks, std::vector<Fold> folds, std::vector<Axis> axes,
           int64_t arena_floats, int64_t group, int64_t parameter_floats, int64_t gradient_floats,
-          const float* derived, int64_t derived_floats, const Kernels* kernels);
+          const float* derived, int64_t derived_floats, std::vector<Cells> patterns,
+          const Kernels* kernels);
 
   // Runs samples 0 … count−1 through the program; what it stores goes to `outputs`.
   void run(const Work& shared, int64_t count, int threads);
@@ -74,6 +82,8 @@ class Session {
   std::vector<Block> blocks_;
   std::vector<Fold> folds_;
   std::vector<Axis> axes_;
+  std::vector<Cells> cells_;
+  std::vector<Pattern> patterns_;
   std::vector<Piece> pieces_;
   std::vector<int64_t> units_;  // where each unit's pieces begin, and the end; folds follow
   Program program_;

@@ -6,12 +6,14 @@
 #include "dropout.h"
 #include "deviation.h"
 #include "elementwise.h"
+#include "embed.h"
 #include "fold.h"
 #include "layout.h"
 #include "linear.h"
 #include "multiply.h"
 #include "normalize.h"
 #include "rms_normalize.h"
+#include "rotary.h"
 #include "update.h"
 
 #define UNDIVIDED_TEXT(x) #x
@@ -40,6 +42,8 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::cross_entropy: return cross_entropy(work, op);
     case Kind::binary_cross_entropy: return binary_cross_entropy(work, op);
     case Kind::deviation: return deviation(work, op);
+    case Kind::embed: return embed_forward(work, op);
+    case Kind::rotary: return rotary_forward(work, op);
     case Kind::store: return store_rows(work, op);
     case Kind::store_weights: return store_weights(work, op);
     default: return;
@@ -61,6 +65,8 @@ void backward(const Work& work, const Instruction& op) {
     case Kind::reshape: return reshape_backward(work, op);
     case Kind::rescale: return rescale_backward(work, op);
     case Kind::unfold: return unfold_backward(work, op);
+    case Kind::embed: return embed_backward(work, op);
+    case Kind::rotary: return rotary_backward(work, op);
     case Kind::seed: return seed_backward(work, op);
     case Kind::copy: return copy_backward(work, op);
     default: return;

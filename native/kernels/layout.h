@@ -25,13 +25,13 @@ UNDIVIDED_INLINE Geometry geometry_of(const Instruction& op) {
 }
 
 // count numbers of a sample as floats, rescaled. Plain loops: compilers widen bytes best alone.
-UNDIVIDED_INLINE void convert(const Samples& samples, int64_t first, int64_t count, float scale,
+UNDIVIDED_INLINE void convert(const Input& input, int64_t first, int64_t count, float scale,
                               float offset, float* __restrict to) {
-  if (samples.bytes) {
-    const uint8_t* from = (const uint8_t*)samples.x + first;
+  if (input.element == Element::kByte) {
+    const uint8_t* from = (const uint8_t*)input.x + first;
     for (int64_t i = 0; i < count; ++i) to[i] = (float)from[i] * scale + offset;
   } else {
-    const float* from = (const float*)samples.x + first;
+    const float* from = (const float*)input.x + first;
     for (int64_t i = 0; i < count; ++i) to[i] = from[i] * scale + offset;
   }
 }
@@ -50,30 +50,34 @@ UNDIVIDED_INLINE void cut_patch(const float* from, const Geometry& g, float* row
   for (int64_t c = y.width; c < y.stride; ++c) *row++ = 0.0f;
 }
 
+// Where a sample's own numbers begin in an input.
+UNDIVIDED_INLINE int64_t first_of(const Input& input, int64_t member) {
+  return input.first_row ? input.first_row[member] * input.row_elements
+                         : member * input.sample_elements;
+}
+
 UNDIVIDED_INLINE void load_forward(const Work& work, const Instruction& op) {
-  const Samples& samples = *work.samples;
+  const Input& input = work.samples->inputs[op.slot];
   const Buffer& y = buffer_of(work, op.y);
   float scale = (float)op.scale, offset = (float)op.offset;
   for (int64_t s = 0; s < work.count; ++s) {
-    int64_t member = work.members[s];
-    int64_t first = samples.first_row ? samples.first_row[member] * samples.row_elements
-                                      : member * samples.sample_elements;
+    int64_t first = first_of(input, work.members[s]);
     float* to = row_of(work, op.y, start_of(work, y.axis, s));
     int64_t rows = rows_in(work, y.axis, s);
     if (op.down == 0) {  // rows as they come
       if (y.width == y.stride) {
-        convert(samples, first, rows * y.width, scale, offset, to);
+        convert(input, first, rows * y.width, scale, offset, to);
         continue;
       }
       for (int64_t r = 0; r < rows; ++r) {
-        convert(samples, first + r * y.width, y.width, scale, offset, to + r * y.stride);
+        convert(input, first + r * y.width, y.width, scale, offset, to + r * y.stride);
         for (int64_t c = y.width; c < y.stride; ++c) to[r * y.stride + c] = 0.0f;
       }
       continue;
     }
     Geometry g = geometry_of(op);
     float* flat = values_of(work, op.scratch);
-    convert(samples, first, samples.sample_elements, scale, offset, flat);
+    convert(input, first, input.sample_elements, scale, offset, flat);
     for (int64_t py = 0; py < g.height / g.down; ++py)
       for (int64_t px = 0; px < g.patches_across(); ++px, to += y.stride)
         cut_patch(flat + (py * g.down * g.width + px * g.across) * g.depth, g, to, y);
@@ -178,21 +182,6 @@ UNDIVIDED_INLINE void seed_backward(const Work& work, const Instruction& op) {
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < dx.stride; ++c)
         to[r * dx.stride + c] = c < dx.width ? from[r * dx.width + c] : 0.0f;
-  }
-}
-
-// Attention weights [heads][queries][keys] of each sample.
-UNDIVIDED_INLINE void store_weights(const Work& work, const Instruction& op) {
-  const Buffer &q = buffer_of(work, op.x), &k = buffer_of(work, op.z);
-  int64_t most = work.program->axes[q.axis].most * padded(work.program->axes[k.axis].most);
-  for (int64_t s = 0; s < work.count; ++s) {
-    float* to = output_of(work, op.slot, work.members[s]);
-    int64_t queries = rows_in(work, q.axis, s), keys = rows_in(work, k.axis, s);
-    for (int64_t h = 0; h < op.heads; ++h) {
-      const float* from = values_of(work, op.probabilities) + (s * op.heads + h) * most;
-      for (int64_t i = 0; i < queries; ++i)
-        for (int64_t j = 0; j < keys; ++j) *to++ = from[i * padded(keys) + j];
-    }
   }
 }
 

@@ -25,14 +25,21 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
     p.table = parameters_of(work, op.table);
     p.table_stride = block_of(work, op.table).stride;
   }
+  const float* right = parameters_of(work, op.weight);
+  int64_t columns = weight.stride, depth = weight.rows;
+  if (op.turned) {
+    right = work.derived + weight.transposed;
+    columns = weight.transposed_stride;
+    depth = weight.width;
+  }
   // A table starts anew with every sample; without one all rows of the group are one product.
   int64_t pieces = p.table ? work.count : 1;
   for (int64_t piece = 0; piece < pieces; ++piece) {
     int64_t first = p.table ? start_of(work, y.axis, piece) : 0;
     int64_t last = p.table ? start_of(work, y.axis, piece + 1) : rows_of(work, y.axis);
     p.c = row_of(work, result, first);
-    product<false>(p, last - first, weight.stride, row_of(work, op.x, first), x.stride,
-                   parameters_of(work, op.weight), weight.stride, weight.rows);
+    product<false>(p, last - first, columns, row_of(work, op.x, first), x.stride, right, columns,
+                   depth);
   }
   if (op.function == Function::none || p.relu) return;
   int64_t rows = rows_of(work, y.axis);
@@ -68,10 +75,15 @@ UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
   weights.c = gradients_of(work, op.weight);
   weights.ldc = weight.stride;
   weights.accumulate = true;
-  product<true>(weights, weight.rows, weight.stride, values_of(work, op.x), x.stride, dz,
-                dy.stride, rows);
+  if (op.turned)  // dW += dzᵀ·x
+    product<true>(weights, weight.rows, weight.stride, dz, dy.stride, values_of(work, op.x),
+                  x.stride, rows);
+  else
+    product<true>(weights, weight.rows, weight.stride, values_of(work, op.x), x.stride, dz,
+                  dy.stride, rows);
   if (op.bias >= 0)
-    add_column_sums(dz, dy.stride, rows, weight.stride, gradients_of(work, op.bias));
+    add_column_sums(dz, dy.stride, rows, block_of(work, op.bias).stride,
+                    gradients_of(work, op.bias));
   if (op.table >= 0) {
     float* table = gradients_of(work, op.table);
     for (int64_t s = 0; s < work.count; ++s) {
@@ -92,8 +104,12 @@ UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
       inputs.mask = values_of(work, op.mask);
       inputs.mask_stride = buffer_of(work, op.mask).stride;
     }
-    product<false>(inputs, rows, weight.transposed_stride, dz, dy.stride,
-                   work.derived + weight.transposed, weight.transposed_stride, weight.width);
+    if (op.turned)  // dx = dz·W
+      product<false>(inputs, rows, weight.stride, dz, dy.stride, parameters_of(work, op.weight),
+                     weight.stride, weight.rows);
+    else
+      product<false>(inputs, rows, weight.transposed_stride, dz, dy.stride,
+                     work.derived + weight.transposed, weight.transposed_stride, weight.width);
   }
 }
 

@@ -25,6 +25,7 @@ from undivided.errors import (
 from undivided.layers import (
     Activation,
     Dense,
+    Embedding,
     Flatten,
     GlobalAveragePooling1D,
     Layer,
@@ -36,6 +37,8 @@ from undivided.layers import (
     Rescaling,
     Residual,
     SinusoidalPositions,
+    TransformerDecoder,
+    TransformerEncoder,
 )
 from undivided.network import Execution, Network, Train
 from undivided.recipes import recipe, recipes
@@ -96,6 +99,7 @@ __all__ = [
     "CosineDecay",
     "DataError",
     "Dense",
+    "Embedding",
     "Epoch",
     "Evaluation",
     "Execution",
@@ -130,6 +134,8 @@ __all__ = [
     "StepDecay",
     "TopK",
     "Train",
+    "TransformerDecoder",
+    "TransformerEncoder",
     "UndividedError",
     "Warmup",
     "__version__",

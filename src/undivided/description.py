@@ -226,6 +226,8 @@ def _one_in_words(hint: Any) -> str:
         return f"a sequence, each {_in_words(inner[0])}"
     if origin is tuple:
         return "(" + ", ".join(_in_words(item) for item in inner) + ")"
+    if isinstance(hint, type) and hasattr(hint, "in_words"):
+        return str(hint.in_words)
     if isinstance(hint, type) and issubclass(hint, Description) and hasattr(hint, "members"):
         article = "an" if hint.__name__[0] in "AEIOU" else "a"
         members = f" ({', '.join(hint.members)})" if hint.members else ""

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from undivided.engines.choice import make_engine
-from undivided.errors import ArgumentError, DataError, ModelFileError, NonFiniteError
+from undivided.engines.engine import Packed
+from undivided.errors import ArgumentError, DataError, ModelFileError, NonFiniteError, ShapeError
 from undivided.network import Network
+from undivided.padding import filled_up, real_tokens, without_padding
 from undivided.parameters import Parameters, Substituted
-from undivided.plan.plan import Ragged
+from undivided.plan.plan import Input, Ragged
 from undivided.samples import (
     Samples,
     checked_gradient,
@@ -205,7 +207,7 @@ class Model:
         `gradients` are ∂loss/∂parameter, with the parameters as they were at `vjp`; they are
         also added to `model.gradients`, until `model.clear_gradients()`.
         """
-        samples = copy.deepcopy(self._inputs(x))
+        samples, _ = copy.deepcopy(self._inputs(x))
         weights = {name: values.copy() for name, values in self.parameters.items()}
         y = self.logits(samples)
 
@@ -250,28 +252,31 @@ class Model:
 
     # Saying what it has learned.
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Any, mask: Any = None, lengths: Any = None) -> Any:
         """What the network says of each sample, in the terms of its targets.
 
         Where targets are classes, the class with the highest score, the first of equals: [N],
         or [N, S] where there is one for each position. Where each output is a yes or no, 1 or 0.
         Else the values that the last layer gives. A list of N arrays where lengths differ.
+
+        Which tokens of x count and which only fill up is said by `mask`, 0 or 1 for each token,
+        [N, S], by `lengths`, [N], or by the padding id of the network's Embedding.
         """
-        scores, kind = self.logits(x), self.plan.loss.targets
+        scores, kind = self.logits(x, mask, lengths), self.plan.loss.targets
         if kind == "values":
             return scores
         if isinstance(scores, list):
             return [_decided(each, kind) for each in scores]
         return _decided(scores, kind)
 
-    def predict_proba(self, x: Any) -> Any:
+    def predict_proba(self, x: Any, mask: Any = None, lengths: Any = None) -> Any:
         """The probability of each class: softmax of the scores, [N, C] or [N, S, C].
 
         Where each output is a yes or no of its own, the probability of yes.
         """
         from undivided.training.evaluation import probabilities
 
-        scores, loss = self.logits(x), self.plan.loss
+        scores, loss = self.logits(x, mask, lengths), self.plan.loss
         if loss.link is None:
             raise ArgumentError(
                 f"predict_proba is for classes. {self.network.name} has the loss {loss}, whose "
@@ -281,16 +286,19 @@ class Model:
             return [probabilities(each, loss.link) for each in scores]
         return probabilities(scores, loss.link)
 
-    def logits(self, x: Any) -> Any:
-        """What the last layer gives for each sample: scores of classes, or values."""
+    def logits(self, x: Any, mask: Any = None, lengths: Any = None) -> Any:
+        """What the last layer gives for each sample: scores of classes, or values.
+
+        Where it gives some for each token of one array that has padding, they are 0 there.
+        """
         from undivided.training.evaluation import predict
 
-        samples = self._inputs(x)
+        samples, real = self._inputs(x, mask=mask, lengths=lengths)
         if not len(samples):
             if self._is_ragged:
                 return []
             return np.zeros((0, *self.plan.output.shape), self.dtype)
-        return predict(self._engine, samples)
+        return _joined(predict(self._engine, samples), isinstance(x, np.ndarray), real)
 
     def evaluate(self, split: Any) -> Evaluation:
         """`.loss`, `.accuracy` (a fraction) and `.metrics` on a split or a pair (x, y)."""
@@ -298,12 +306,12 @@ class Model:
 
         return evaluate(self._engine, *self._samples(split, "split"), self._metrics)
 
-    def attention_weights(self, x: Any) -> dict[str, Any]:
+    def attention_weights(self, x: Any, mask: Any = None, lengths: Any = None) -> dict[str, Any]:
         """Layer name → what each token attends to, [N, H, S, S]; the rows add up to 1.
 
-        For a list of sequences of different lengths, a list of N arrays [H, S, S].
+        For sequences of different lengths, a list of N arrays [H, S, S] of real tokens.
         """
-        samples = self._inputs(x)
+        samples, _ = self._inputs(x, mask=mask, lengths=lengths)
         dense = isinstance(samples, np.ndarray)
         if not dense or len(samples):
             weights = self._engine.attention_weights(samples)
@@ -363,17 +371,47 @@ class Model:
 
     # What comes in, and what goes on behind.
 
-    def _inputs(self, x: Any, where: str = "x") -> Samples:
-        return checked_samples(x, self.plan.input, self.dtype, where)
+    def _inputs(
+        self, x: Any, where: str = "x", mask: Any = None, lengths: Any = None
+    ) -> tuple[Samples, np.ndarray | None]:
+        """The samples without their padding; and which of their tokens are real, [N, S], where
+        something says so."""
+        if mask is not None or lengths is not None:
+            self._let_lengths_differ()
+        elif _lengths_differ(x):
+            with contextlib.suppress(ShapeError):  # then the lengths are what is wrong
+                self._let_lengths_differ()
+        entry = self.plan.input
+        samples = checked_samples(x, entry, self.dtype, where)
+        if not isinstance(samples, np.ndarray):
+            if mask is not None or lengths is not None:
+                raise DataError(
+                    f"A mask or lengths say which tokens of one array [N, S, …] count. {where} is "
+                    "a list of samples, each of its own length: leave them out."
+                )
+            if entry.padding_id is None or not len(samples):
+                return samples, None
+            return Packed([_real_ids(each, entry, where) for each in samples]), None
+        real = real_tokens(samples, entry, mask, lengths, where) if len(samples) else None
+        return (samples, None) if real is None else (without_padding(samples, real), real)
+
+    def _let_lengths_differ(self) -> None:
+        """From now on samples may be shorter than the network's input says."""
+        if isinstance(self.plan.input.shape[0], Ragged):
+            return
+        plan = self.network.plan(ragged=True)
+        self._engine.replan(plan)
+        self.plan = plan
 
     def _samples(self, data: Any, name: str) -> tuple[Samples, Targets]:
         """x and y of at least one sample; `name` is what the caller knows them by."""
         x, y, weights = pair_of(data, name)
         dot = f"{name}." if name else ""
-        samples = self._inputs(x, f"{dot}x")
+        samples, real = self._inputs(x, f"{dot}x", getattr(data, "mask", None))
         lengths = None
         if self.plan.output.shape[0] == self.plan.input.shape[0] and self._is_ragged:
             lengths = [len(sample) for sample in samples]
+            y, weights = _of_real(y, real), _of_real(weights, real)
         targets = checked_targets(y, self.plan, len(samples), f"{dot}y", weights, lengths)
         if not len(samples):
             raise DataError(f"{dot}x must hold at least one sample.")
@@ -383,7 +421,7 @@ class Model:
     def _is_ragged(self) -> bool:
         return any(isinstance(extent, Ragged) for extent in self.plan.output.shape)
 
-    def _pull_back(self, x: Samples, dy: np.ndarray) -> tuple[Any, Gradients]:
+    def _pull_back(self, x: Any, dy: np.ndarray) -> tuple[Any, Gradients]:
         if len(x):
             dx, gradients = self._engine.pull_back(x, dy)
             return _joined(dx, isinstance(x, np.ndarray)), gradients
@@ -434,9 +472,37 @@ def _decided(scores: np.ndarray, kind: str) -> np.ndarray:
     return (scores > 0).astype(np.int64) if kind == "shares" else scores.argmax(axis=-1)
 
 
-def _joined(results: Any, dense: bool) -> Any:
+def _joined(results: Any, dense: bool, real: np.ndarray | None = None) -> Any:
     """One array for samples that came in one, also where an engine gives one array for each."""
-    return np.stack(results) if dense and isinstance(results, list) else results
+    if not dense or not isinstance(results, list):
+        return results
+    return np.stack(results) if real is None else filled_up(results, real)
+
+
+def _each(results: Any, function: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """A function of the last axis, of one array or of each of a list."""
+    return [function(each) for each in results] if isinstance(results, list) else function(results)
+
+
+def _lengths_differ(x: Any) -> bool:
+    """Whether samples come in a list, each of its own length."""
+    if not isinstance(x, (list, tuple)) and getattr(x, "dtype", None) != np.object_:
+        return False
+    return len({len(sample) for sample in x if np.ndim(sample)}) > 1
+
+
+def _of_real(y: Any, real: np.ndarray | None) -> Any:
+    """What belongs to the real tokens of samples, where y has something for each token."""
+    array = None if y is None or real is None else np.asarray(y)
+    if array is None or real is None or array.shape[:2] != real.shape:
+        return y
+    return [each[tokens] for each, tokens in zip(array, real, strict=True)]
+
+
+def _real_ids(ids: np.ndarray, entry: Input, where: str) -> np.ndarray:
+    """A sample of a list without its padding."""
+    real = real_tokens(ids[None], entry, where=where)
+    return ids if real is None else ids[real[0]]
 
 
 def _replaced(description: Any, **given: Any) -> Any:

@@ -74,10 +74,20 @@ class Execution(Description, family=True, keyword="execution"):
 
 
 @dataclass(frozen=True)
+class Inputs(Description, family=True, keyword="inputs"):
+    """What a sample consists of where an encoder and a decoder are given something each."""
+
+    in_words: ClassVar[str] = "{ source: …, target: … }"
+
+    source: tuple[int | None, ...] = argument(doc="what the encoder is given", at_least=1)
+    target: tuple[int | None, ...] = argument(doc="what the decoder is given", at_least=1)
+
+
+@dataclass(frozen=True)
 class Network(Description, family=True, keyword="network"):
     """A network: the shape of one sample, the layers, and how it learns."""
 
-    input: tuple[int | None, ...] = argument(
+    input: Inputs | tuple[int | None, ...] = argument(
         doc="the shape of one sample, such as (28, 28); None is a length that samples bring along",
         at_least=1,
     )
@@ -91,6 +101,10 @@ class Network(Description, family=True, keyword="network"):
     optimizer: Optimizer = argument(Adam(), doc="how a gradient changes the parameters")
     train: Train = argument(Train(), doc="how it is trained unless told otherwise")
     execution: Execution = argument(Execution(), doc="what it runs on unless told otherwise")
+    positions: Literal["sinusoidal", "learned", "none"] = argument(
+        "sinusoidal",
+        doc="what tells tokens where they stand, before the first encoder or decoder",
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.data, str):
@@ -100,12 +114,20 @@ class Network(Description, family=True, keyword="network"):
     def check(self) -> None:
         from undivided.errors import ArgumentError
 
-        if not self.input or self.input[-1] is None or None in self.input[1:]:
-            raise ArgumentError(
-                "The 'input' of network must have at least one axis, and only the first of "
-                f"several may be None. Got {self.input}.",
-                argument="input",
-            )
+        several = isinstance(self.input, Inputs)
+        takes_ids = several or (bool(self.layers) and self.layers[0].takes_ids)
+        for shape in (
+            (self.input.source, self.input.target)
+            if isinstance(self.input, Inputs)
+            else (self.input,)
+        ):
+            open_end = shape[-1:] == (None,) and not takes_ids
+            if not shape or open_end or None in shape[1:]:
+                raise ArgumentError(
+                    "The 'input' of network must have at least one axis, and only the first of "
+                    f"several may be None. Got {shape}.",
+                    argument="input",
+                )
         if not self.layers:
             raise ArgumentError("The 'layers' of network are empty.", argument="layers")
         for metric in self.metrics:
@@ -119,13 +141,16 @@ class Network(Description, family=True, keyword="network"):
     origin: ClassVar[Any] = None
     """Where it was read (a `language.origin.Origin`), if it was; no part of what it is."""
 
-    def plan(self) -> Plan:
-        """What the network does, as primitive operations; errors name layer, shapes and place."""
+    def plan(self, *, ragged: bool = False) -> Plan:
+        """What the network does, as primitive operations; errors name layer, shapes and place.
+
+        `ragged` makes one for samples that may be shorter than `input` says.
+        """
         from undivided.errors import ArgumentError, ShapeError
         from undivided.plan.builder import lower
 
         try:
-            return lower(self)
+            return lower(self, ragged=ragged)
         except (ShapeError, ArgumentError) as error:
             if self.origin is None or error.layer is None:
                 raise

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from undivided.engines.engine import Packed
+from undivided.engines.engine import Packed, Samples, Several
 from undivided.errors import DataError
-from undivided.plan.plan import Ragged, Value, show_shape
+from undivided.plan.plan import Input, Ragged, show_shape
 
 __all__ = [
     "Samples",
@@ -27,8 +27,6 @@ __all__ = [
 
 # N samples; x is [N, *shape of the network's input]. Where the input has an axis of no fixed
 # length, x may also be a list of N arrays, each of its own length. Targets: `targets.py`.
-
-Samples = np.ndarray | list[np.ndarray]
 
 _BLOCK = 1 << 20  # values looked at a time, so that the check's own memory stays in the cache
 
@@ -48,34 +46,59 @@ def pair_of(data: Any, name: str) -> tuple[Any, Any, Any]:
     )
 
 
-def checked_samples(x: Any, entry: Value, dtype: np.dtype, where: str = "x") -> Samples:
-    """`x` as an engine wants it: contiguous, bytes or numbers of `dtype`, finite, of that shape."""
+def checked_samples(
+    x: Any, entry: Input, dtype: np.dtype, where: str = "x"
+) -> np.ndarray | list[np.ndarray]:
+    """`x` as an engine wants it: contiguous, of that shape, and either bytes or numbers of `dtype`,
+    finite, or ids that the input knows."""
     ragged = any(isinstance(extent, Ragged) for extent in entry.shape)
     if ragged and (isinstance(x, (list, tuple)) or getattr(x, "dtype", None) == np.object_):
         return _checked_list(x, entry, dtype, where)
     array = _as_array(x, where)
-    _check_type(array, where)
+    _check_type(array, entry, where)
     _check_shape(array.shape, entry, where)
-    return _converted(array, dtype, where)
+    return _converted(array, entry, dtype, where)
 
 
-def _checked_list(x: Sequence[Any], entry: Value, dtype: np.dtype, where: str) -> list[np.ndarray]:
+def _checked_list(x: Sequence[Any], entry: Input, dtype: np.dtype, where: str) -> list[np.ndarray]:
     """Samples that differ in length, one array each."""
     arrays = [_as_array(sample, f"{where}[{i}]") for i, sample in enumerate(x)]
     for i, array in enumerate(arrays):
-        _check_type(array, f"{where}[{i}]")
+        _check_type(array, entry, f"{where}[{i}]")
         if not _fits(array.shape, entry.shape):
             raise DataError(
                 f"{where}[{i}] must have the shape {show_shape(entry.shape)}, with at least one "
-                f"row. Its shape is {show_shape(array.shape)}."
+                f"row{_at_most(entry)}. Its shape is {show_shape(array.shape)}."
             )
-    if any(array.dtype != np.uint8 for array in arrays):  # one type for all
+    if any(array.dtype != np.uint8 for array in arrays) and entry.vocabulary is None:
+        # One type for all.
         arrays = [array.astype(dtype) if array.dtype == np.uint8 else array for array in arrays]
-    arrays = [_converted(array, dtype, f"{where}[{i}]") for i, array in enumerate(arrays)]
+    arrays = [_converted(array, entry, dtype, f"{where}[{i}]") for i, array in enumerate(arrays)]
     return Packed(arrays) if arrays else []
 
 
-def _converted(array: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
+def _at_most(entry: Input) -> str:
+    axis = entry.shape[0]
+    return f", at most {axis.most}" if isinstance(axis, Ragged) and axis.most else ""
+
+
+def _checked_ids(array: np.ndarray, vocabulary: int, where: str) -> np.ndarray:
+    outside = array >= vocabulary
+    if array.dtype.kind == "i":
+        outside |= array < 0
+    if outside.any():
+        index = np.unravel_index(int(outside.argmax()), array.shape)
+        place = ", ".join(str(int(i)) for i in index)
+        raise DataError(
+            f"{where}[{place}] is {int(array[index])}, and the network's ids are 0 to "
+            f"{vocabulary - 1}. Make the input_dim of its Embedding larger, or correct the data."
+        )
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def _converted(array: np.ndarray, entry: Input, dtype: np.dtype, where: str) -> np.ndarray:
+    if entry.vocabulary is not None:
+        return _checked_ids(array, entry.vocabulary, where)
     if array.dtype == np.uint8:
         return np.ascontiguousarray(array)
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is found below
@@ -86,11 +109,15 @@ def _converted(array: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
 
 def taken(x: Samples, rows: np.ndarray) -> Samples:
     """The samples of those numbers."""
+    if isinstance(x, Several):
+        return Several(*(taken(part, rows) for part in x.parts))
     return x[rows] if isinstance(x, np.ndarray) else [x[int(row)] for row in rows]
 
 
 def longest_sample(x: Samples) -> int:
     """The extent of the first axis of the longest sample."""
+    if isinstance(x, Several):
+        return max(longest_sample(part) for part in x.parts)
     if isinstance(x, np.ndarray):
         return x.shape[1] if x.ndim > 1 else 1
     return max((len(sample) for sample in x), default=1)
@@ -116,18 +143,26 @@ def _as_array(value: Any, where: str) -> np.ndarray:
         raise DataError(f"{where} cannot be read as an array: {error}") from error
 
 
-def _check_type(array: np.ndarray, where: str) -> None:
+def _check_type(array: np.ndarray, entry: Input, where: str) -> None:
+    if entry.vocabulary is not None:
+        if array.dtype.kind in "iu":
+            return
+        hint = " Ids that are whole: .astype('int32')." if array.dtype.kind == "f" else ""
+        raise DataError(
+            f"{where} must hold ids, whole numbers, as the network begins with an Embedding; "
+            f"it is {array.dtype}.{hint}"
+        )
     if array.dtype == np.uint8 or (array.dtype.kind == "f" and array.dtype.itemsize <= 8):
         return
     hint = ""
     if array.dtype.kind in "iu":
-        hint = " Numbers: .astype('float32'). Token ids are not taken yet."
+        hint = " Numbers: .astype('float32'). Ids: let the network begin with an Embedding."
     elif array.dtype.kind == "b":
         hint = " Use .astype('uint8')."
     raise DataError(f"{where} must be uint8 or floating point; it is {array.dtype}.{hint}")
 
 
-def _check_shape(found: tuple[int, ...], entry: Value, where: str) -> None:
+def _check_shape(found: tuple[int, ...], entry: Input, where: str) -> None:
     wanted = entry.shape
     if _fits(found[1:], wanted):
         return
@@ -138,13 +173,13 @@ def _check_shape(found: tuple[int, ...], entry: Value, where: str) -> None:
         hint = " The numbers are as many: reshape them."
     raise DataError(
         f"{where} must have the shape (samples, {', '.join(map(str, wanted))}), as the network's "
-        f"input is {show_shape(wanted)}. Its shape is {show_shape(found)}.{hint}"
+        f"input is {show_shape(wanted)}{_at_most(entry)}. Its shape is {show_shape(found)}.{hint}"
     )
 
 
 def _fits(found: tuple[int, ...], wanted: tuple[int | Ragged, ...]) -> bool:
     return len(found) == len(wanted) and all(
-        n >= 1 if isinstance(extent, Ragged) else n == extent
+        1 <= n <= (extent.most or n) if isinstance(extent, Ragged) else n == extent
         for n, extent in zip(found, wanted, strict=True)
     )
 

@@ -24,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from undivided.engines.engine import Engine
+from undivided.engines.engine import Engine, Several
 from undivided.engines.native import NativeEngine
 from undivided.engines.reference import ReferenceEngine
+from undivided.engines.reference.samples import groups
 from undivided.network import Network
-from undivided.plan.plan import Plan, Ragged
+from undivided.plan.plan import Input, Plan, Ragged
 from undivided.targets import checked_targets
 
 __all__ = ["NEAR", "Batch", "Checks", "Trio", "agrees", "batch_for", "fill", "start_values"]
@@ -130,14 +131,18 @@ class Batch:
         random = np.random.default_rng([number, 4])
 
         def near(x: np.ndarray) -> np.ndarray:
-            if not number:
+            if not number or x.dtype == np.int32:  # ids have no neighbours
                 return x
             if x.dtype == np.uint8:
                 steps = random.integers(-2, 3, x.shape)
                 return (x + steps).clip(0, 255).astype(np.uint8)
             return x * (1 + NEAR * random.normal(size=x.shape)).astype(np.float32)
 
-        x = [near(sample) for sample in self.x] if isinstance(self.x, list) else near(self.x)
+        def near_all(x: Any) -> Any:
+            return [near(sample) for sample in x] if isinstance(x, list) else near(x)
+
+        several = isinstance(self.x, Several)
+        x = Several(*map(near_all, self.x.parts)) if several else near_all(self.x)
         return Batch(x, self.y, self.dy)
 
 
@@ -153,20 +158,31 @@ def batch_for(
     """`count` random samples, or one of each of `lengths` where the plan's input is ragged."""
     random = np.random.default_rng([seed, 1])
 
-    def draw(shape: tuple[Any, ...]) -> np.ndarray:
+    def draw(entry: Input, *shape: Any) -> np.ndarray:
+        if entry.vocabulary is not None:
+            return random.integers(0, entry.vocabulary, shape, np.int32)
         if as_bytes:
             return random.integers(0, 256, shape, np.uint8)
         return random.normal(size=shape).astype(np.float32)
 
-    x: Any
-    if lengths:
-        x = [draw((length, *plan.input.shape[1:])) for length in lengths]
-    else:
-        x = draw((count, *plan.input.shape))
-    y = targets_for(plan, random, len(x), lengths, weighted=weighted)
+    def lengths_of(number: int) -> tuple[int, ...]:
+        """Every input has lengths of its own."""
+        return lengths[number % len(lengths) :] + lengths[: number % len(lengths)]
+
+    def samples(number: int, entry: Input) -> Any:
+        if not isinstance(entry.shape[0], Ragged):
+            return draw(entry, len(lengths) or count, *entry.shape)
+        return [draw(entry, length, *entry.shape[1:]) for length in lengths_of(number)]
+
+    each = [samples(number, entry) for number, entry in enumerate(plan.inputs)]
+    x = each[0] if len(each) == 1 else Several(*each)
+    like = [entry.shape[:1] for entry in plan.inputs]  # outputs have the lengths of one of them
+    ragged = isinstance(plan.output.shape[0], Ragged)
+    rows = lengths_of(like.index(plan.output.shape[:1])) if ragged else lengths
+    y = targets_for(plan, random, len(x), rows, weighted=weighted)
     dy: Any
-    if isinstance(plan.output.shape[0], Ragged):
-        dy = [random.normal(size=(n, plan.output.width)).astype(np.float32) for n in lengths]
+    if ragged:
+        dy = [random.normal(size=(n, plan.output.width)).astype(np.float32) for n in rows]
     else:
         dy = random.normal(size=(len(x), *plan.output.shape)).astype(np.float32)
     return Batch(x, y, dy)
@@ -258,7 +274,11 @@ class Trio:
     def expected_checks(self) -> int:
         """How many results a batch has: predictions, weights, loss, dx, and two gradients each."""
         attentions = sum(op.kind == "attention" for op in self.plan.operations)
-        return 3 + attentions + 2 * len(self.plan.parameters)
+        return 2 + len(self._numbers()) + attentions + 2 * len(self.plan.parameters)
+
+    def _numbers(self) -> list[int]:
+        """The inputs that are no ids, and so have gradients."""
+        return [i for i, entry in enumerate(self.plan.inputs) if entry.vocabulary is None]
 
     def check(self, batch: Batch) -> Checks:
         """Everything that an engine says of a batch."""
@@ -286,7 +306,9 @@ class Trio:
         checks.compare("loss", *(loss for loss, _ in learned))
         checks.gradients("gradient", *(gradients for _, gradients in learned))
         pulled = [engine.pull_back(batch.x, batch.dy) for engine in self.engines]
-        checks.compare("dx", *(dx for dx, _ in pulled))
+        given = [dx if isinstance(dx, tuple) else (dx,) for dx, _ in pulled]
+        for number in self._numbers():
+            checks.compare(f"d{self.plan.inputs[number].name}", *(dx[number] for dx in given))
         checks.gradients("pulled gradient", *(gradients for _, gradients in pulled))
 
     def _kink(self, batch: Batch) -> float:
@@ -298,10 +320,8 @@ class Trio:
         }
         nearest = np.inf
         if relus:
-            # Samples of all lengths one by one, or all together.
-            groups = [x[None] for x in batch.x] if isinstance(batch.x, list) else [batch.x]
-            for group in groups:
-                values = self.exact._forward(np.asarray(group, np.float64))
+            for _, group in groups(self.plan, batch.x, np.dtype(np.float64)):
+                values = self.exact._forward(group)
                 for name in relus:
                     before = np.abs(values[name])
                     nearest = min(nearest, before[before > 0].min(initial=np.inf))

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Any
 
 from agreement import Batch, Trio, batch_for
 
 from undivided.layers import (
     Activation,
     Dense,
+    Embedding,
     Flatten,
     GatedFeedForward,
     GlobalAveragePooling1D,
@@ -28,8 +30,11 @@ from undivided.layers import (
     Residual,
     RMSNormalization,
     SinusoidalPositions,
+    TransformerDecoder,
+    TransformerEncoder,
 )
-from undivided.network import Network
+from undivided.layers.patterns import AllOf, AnyOf, BlockLocal, GlobalTokens, Strided
+from undivided.network import Inputs, Network
 from undivided.training.losses import (
     BinaryCrossentropy,
     CategoricalCrossentropy,
@@ -149,6 +154,104 @@ def _attention() -> Iterator[Case]:
     yield Case("attention", "sharp", "100×8", sharp, 3)
     last = network((7, 6), MultiHeadAttention(2, output_projection=False), Flatten())
     yield Case("attention", "heads flattened", "7×6", last, 3)
+
+
+def _attention_options() -> Iterator[Case]:
+    """What a layer may say of who sees whom and of scores: whole rows, and tile by tile."""
+    options: dict[str, dict[str, Any]] = {
+        "causal": {"causal": True},
+        "window": {"window": 4},
+        "window to one side": {"window": (2, None), "bias": False},
+        "fewer key heads": {"kv_heads": 2, "value_dim": 5},
+        "one key head, causal": {"kv_heads": 1, "causal": True},
+        "softcap": {"softcap": 3.0},
+        "pattern": {"pattern": AnyOf((BlockLocal(4), GlobalTokens(1)))},
+        "patterns, window": {"pattern": AllOf((Strided(3), BlockLocal(40))), "window": 30},
+        "alibi": {"positions": "alibi"},
+        "alibi, causal": {"positions": "alibi", "causal": True},
+        "relative": {"positions": "relative"},
+        "relative, causal, fewer key heads": {
+            "positions": "relative",
+            "causal": True,
+            "kv_heads": 2,
+        },
+        "all at once": {
+            "positions": "relative",
+            "causal": True,
+            "kv_heads": 2,
+            "value_dim": 3,
+            "softcap": 2.0,
+            "window": (9, None),
+        },
+        "rotary": {"positions": "rotary", "key_dim": 3},
+    }
+    for name, arguments in options.items():
+        layer = MultiHeadAttention(num_heads=4, **arguments)
+        for length in (5, 17, 70):
+            yield Case("attention", name, f"{length}×8", pooled((length, 8), layer), 2)
+        lengths = (1, 17, 65, 2)
+        yield Case("attention", f"{name}, ragged", "×8", pooled((None, 8), layer), lengths=lengths)
+    alone = MultiHeadAttention(1, window=0, output_projection=False)  # one head that is not folded
+    yield Case("attention", "one head, window", "9×40", pooled((9, 40), alone, Dense(40)), 2)
+    causal = MultiHeadAttention(1, causal=True, output_projection=False)
+    yield Case("attention", "one head, causal", "9×40", pooled((9, 40), causal, Dense(40)), 2)
+    long = pooled((600, 4), MultiHeadAttention(2, causal=True, window=70))
+    yield Case("attention", "long, causal, window", "600×4", long, 1)
+
+
+def _rotary() -> Iterator[Case]:
+    for heads, width in ((1, 4), (2, 6), (3, 15), (2, 16)):
+        layer = MultiHeadAttention(heads, positions="rotary", kv_heads=1)
+        yield Case("rotary", "few keys", f"7×{width}", pooled((7, width), layer), 2)
+
+
+def _embed() -> Iterator[Case]:
+    counts = cycle(BATCHES)
+    for width in (1, 7, 16, 33):
+        table = Embedding(20, width)
+        yield Case("embed", "ids", f"9×{width}", pooled((9,), table), next(counts))
+        lengths = (1, 9, 4, 17)
+        ragged = pooled((None,), table, MultiHeadAttention(1))
+        yield Case("embed", "ids, ragged", f"×{width}", ragged, lengths=lengths)
+        tied = pooled((5,), table, Activation("gelu"), Dense(20, tied_to="embedding_1"))
+        yield Case("embed", "tied", f"5×{width}", tied, next(counts))
+        bare = pooled((5,), table, Dense(20, tied_to="embedding_1", bias=False), Dense(3))
+        yield Case("embed", "tied, no bias", f"5×{width}", bare, next(counts))
+    learned = (Embedding(20, 6, padding_id=0), LearnedPositions(), Dense(4))
+    yield Case("embed", "shorter than positions", "≤9", pooled((9,), *learned), lengths=(3, 9, 1))
+
+
+def _transformer() -> Iterator[Case]:
+    blocks: dict[str, tuple[Layer, ...]] = {
+        "pre-norm": (TransformerEncoder(2, dff=20),),
+        "post-norm, gelu": (TransformerEncoder(2, dff=20, norm="post", activation="gelu"),),
+        "two, causal": (TransformerDecoder(2, dff=20, positions="rotary") * 2,),
+    }
+    for name, layers in blocks.items():
+        yield Case("transformer", name, "9×12", pooled((9, 12), *layers), 2)
+        tokens = pooled((None,), Embedding(20, 12), *layers)
+        yield Case("transformer", f"{name}, ids", "ragged", tokens, lengths=(1, 9, 4, 66))
+    pair = TransformerEncoder(2, dff=20), TransformerDecoder(2, dff=24) * 2
+    both: dict[str, tuple[Any, Any, tuple[Layer, ...]]] = {
+        "values": ((7, 12), (5, 8), pair),
+        "values, ragged": ((None, 12), (None, 8), pair),
+        "one table": ((7,), (5,), (Embedding(20, 12), *pair)),
+        "two tables, padding": (
+            (7,),
+            (5,),
+            (
+                Embedding(20, 12, padding_id=0),
+                pair[0],
+                Embedding(9, 8, padding_id=0),
+                pair[1],
+            ),
+        ),
+    }
+    for name, (source, target, layers) in both.items():
+        ends = (GlobalAveragePooling1D(), Output(5))
+        net = Network(input=Inputs(source, target), layers=(*layers, *ends))
+        lengths = (1, 3, 2, 5) if "padding" in name or "ragged" in name else ()
+        yield Case("transformer", f"source and target, {name}", "", net, 2, lengths=lengths)
 
 
 def _position() -> Iterator[Case]:
@@ -470,6 +573,10 @@ CASES: tuple[Case, ...] = tuple(
     for make in (
         _linear,
         _attention,
+        _attention_options,
+        _rotary,
+        _embed,
+        _transformer,
         _position,
         _normalize,
         _rms_normalize,

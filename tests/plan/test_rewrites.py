@@ -133,15 +133,15 @@ def parameters_of(op: Operation) -> list[str]:
 
 def sound(before: Graph, after: Graph) -> None:
     """Nothing is read before it is there, nothing is lost, nothing is there twice."""
-    known = {after.input}
+    known = set(after.inputs)
     for op in after.operations:
-        assert op.output not in known or (op.kind == "load" and op.output == after.input)
+        assert op.output not in known or (op.kind == "load" and op.output in after.inputs)
         for name in op.inputs:
             assert after.parts.get(name, (name, 0))[0] in known, f"{op.output} reads {name}"
         known.add(op.output)
         for name in (op.output, *op.inputs):
             assert name in after.values
-    assert (after.input, after.output) == (before.input, before.output)
+    assert (after.inputs, after.output) == (before.inputs, before.output)
     assert after.output in known
     assert after.values[after.output] == before.values[before.output]
     found = Counter(name for op in after.operations for name in parameters_of(op))
@@ -307,7 +307,7 @@ def two_linears(
     end = Operation("add", ("between" if apart else "left", "right"), "sum", "sum")
     operations = (linears[0], *((middle,) if apart else ()), linears[1], end)
     values = {v.name: v for v in (x, left, right, between, Value("sum", (5, 6)))}
-    return Graph("x", output, values, operations)
+    return Graph(("x",), output, values, operations)
 
 
 def test_linear_layers_merge_where_the_first_stood() -> None:
@@ -426,7 +426,7 @@ def test_reading_takes_in_rescaling_and_patches(
     sound(before, after)
     load, *rest = after.operations
     assert load.kind == "load" and load.inputs == ()
-    assert load.attributes == {"scale": scale, "offset": offset, "size": size}
+    assert load.attributes == {"input": "input", "scale": scale, "offset": offset, "size": size}
     assert [op.kind for op in rest] == [*left, "reshape", "linear"]
 
 

@@ -7,11 +7,13 @@ and `tests/mutate.py` runs them against broken backward passes.
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from attention_cases import OPERATOR_CASES
 from case import MODULES, Case, arrays
 
+from undivided import masks
 from undivided.engines.reference import activation
 
 __all__ = ["CASES", "MODULES", "Case", "arrays", "check_relu_at_its_kink", "labels"]
@@ -73,11 +75,91 @@ def _linear() -> list[Case]:
     return cases
 
 
+def _tied() -> list[Case]:
+    cases = []
+    for x, units in [((3, 4), 2), ((2, 3, 4), 5), ((1, 2, 3), 3), ((2, 2, 2, 3), 4)]:
+        turned = {"turned": True}
+        shape = (units, x[-1])
+        cases.append(Case("linear", "turned, no bias", arrays(x, shape), turned))
+        cases.append(Case("linear", "turned, bias", arrays(x, shape, (units,)), turned))
+    return cases
+
+
+def _embed() -> list[Case]:
+    cases = []
+    for shape, vocabulary, width in [
+        ((1, 1), 1, 2),
+        ((2, 3), 4, 3),
+        ((3, 4), 2, 1),
+        ((2, 5), 9, 4),
+    ]:
+        ids = np.arange(np.prod(shape)).reshape(shape) ** 2 % vocabulary
+        cases.append(Case("embed", "ids", (ids, *arrays((vocabulary, width)))))
+    return cases
+
+
+def _rotary() -> list[Case]:
+    return [
+        Case("rotary", f"{heads} heads, base {base:g}", arrays(x), {"heads": heads, "base": base})
+        for heads, x in [
+            (1, (2, 3, 4)),
+            (2, (1, 4, 8)),
+            (2, (2, 3, 6)),
+            (3, (1, 2, 3)),
+            (1, (1, 5, 5)),
+        ]
+        for base in (10000.0, 10.0)
+    ]
+
+
+def _attention_options() -> list[Case]:
+    """What attention may be told besides heads, in shapes where it makes a difference."""
+    options: dict[str, dict[str, Any]] = {
+        "causal": {"causal": True},
+        "window": {"window": (1, 0)},
+        "window to one side": {"window": (None, 1)},
+        "fewer key heads": {"key_heads": 2},
+        "one key head, causal": {"key_heads": 1, "causal": True},
+        "softcap": {"softcap": 0.7},
+        "pattern": {"pattern": masks.strided(2) | masks.global_tokens(1)},
+        "alibi": {"alibi": True},
+        "alibi, causal, fewer key heads": {"alibi": True, "causal": True, "key_heads": 2},
+    }
+    cases = []
+    for S, T in ((4, 4), (3, 5)):
+        for name, given in options.items():
+            heads = given.get("key_heads", 4)
+            q, k, v = arrays((2, S, 8), (2, T, 2 * heads), (2, T, 3 * heads), seed=5)
+            attributes = {"heads": 4, "scale": 0.7, **given}
+            cases.append(Case("attention", f"{name}, layer", (q, k, v), attributes))
+        for name, given in {
+            "relative": {"max_distance": 128},
+            "relative, causal": {"causal": True, "max_distance": 128},
+            "relative, near": {"max_distance": 3},
+            "relative, causal, fewer key heads": {
+                "causal": True,
+                "key_heads": 2,
+                "max_distance": 9,
+            },
+        }.items():
+            heads = given.get("key_heads", 4)
+            shapes = (2, S, 8), (2, T, 2 * heads), (2, T, 3 * heads), (8, 4)
+            attributes = {"heads": 4, "scale": 0.7, **given}
+            cases.append(Case("attention", f"{name}, layer", arrays(*shapes, seed=6), attributes))
+    return cases
+
+
 def _position() -> list[Case]:
     shapes = [(1, 1, 2), (2, 3, 4), (3, 2, 5), (1, 6, 3)]
-    return [Case("position", "sinusoidal", arrays(x)) for x in shapes] + [
-        Case("position", "table", arrays(x, x[1:])) for x in shapes
+    longer = [
+        Case("position", "longer table", arrays(x, (x[1] + extra, x[2])))
+        for x, extra in [((2, 3, 4), 1), ((1, 1, 2), 3)]
     ]
+    return (
+        longer
+        + [Case("position", "sinusoidal", arrays(x)) for x in shapes]
+        + [Case("position", "table", arrays(x, x[1:])) for x in shapes]
+    )
 
 
 def _attention() -> list[Case]:
@@ -267,6 +349,10 @@ CASES: list[Case] = [
     *_linear(),
     *_position(),
     *_attention(),
+    *_attention_options(),
+    *_tied(),
+    *_embed(),
+    *_rotary(),
     *OPERATOR_CASES,
     *_normalize(),
     *_rms_normalize(),

@@ -24,7 +24,7 @@ from undivided.layers import (
 )
 from undivided.network import Network
 from undivided.plan.builder import Builder
-from undivided.plan.plan import Plan, Ragged, Value
+from undivided.plan.plan import Input, Plan, Ragged
 from undivided.training.generators import XorShift64
 from undivided.training.initial import initialize
 from undivided.training.optimizers import SGD, Adam, AdamW
@@ -177,11 +177,11 @@ def test_ragged_samples_train():
 
 
 def test_a_ragged_output_is_a_list():
-    builder = Builder(Value("input", (Ragged("input"), 2)))
+    builder = Builder(Input("input", (Ragged("input"), 2)))
     y = builder.lower(Dense(3), builder.values["input"])
     plan = Plan(
         name="tokens",
-        input=builder.values["input"],
+        inputs=tuple(builder.inputs),
         output=y,
         values=builder.values,
         operations=tuple(builder.operations),

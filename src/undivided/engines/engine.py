@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Union
 
 import numpy as np
 
 from undivided.errors import ArgumentError
 from undivided.plan.plan import Plan
 
-__all__ = ["Engine", "Packed", "Results", "Samples", "TrainedSteps", "checked_order"]
+__all__ = [
+    "Engine",
+    "Packed",
+    "Results",
+    "Samples",
+    "Several",
+    "TrainedSteps",
+    "checked_order",
+    "inputs_of",
+]
 
 # N samples, [N, *plan.input.shape]; y are Targets, or an array [N, …] to make them of.
 
-Samples = np.ndarray | Sequence[np.ndarray]
-"""One array for all samples, or where an axis is ragged one array for each."""
+Samples = Union[np.ndarray, Sequence[np.ndarray], "Several"]
+"""One array for all samples, or where an axis is ragged one array for each. Plans with several
+inputs take `Several`."""
+
+
+class Several:
+    """The samples of a plan with several inputs: for each input what `Samples` are for one."""
+
+    def __init__(self, *parts: Samples) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+        return zip(*self.parts, strict=True)
+
+    def __getitem__(self, rows: slice) -> Several:
+        return Several(*(part[rows] for part in self.parts))
+
+
+def inputs_of(x: Samples) -> tuple[Any, ...]:
+    """The samples of each input."""
+    return x.parts if isinstance(x, Several) else (x,)
 
 
 class Packed(list[np.ndarray]):
@@ -27,7 +58,16 @@ class Packed(list[np.ndarray]):
 
     def __init__(self, samples: Sequence[np.ndarray]) -> None:
         self.rows = np.concatenate(samples)
-        super().__init__(np.split(self.rows, np.cumsum([len(s) for s in samples])[:-1]))
+        self.lengths = np.array([len(sample) for sample in samples], np.int64)
+        super().__init__(np.split(self.rows, np.cumsum(self.lengths)[:-1]))
+
+    @classmethod
+    def of_rows(cls, rows: np.ndarray, lengths: np.ndarray) -> Packed:
+        """Samples that lie end to end already."""
+        packed = cls.__new__(cls)
+        packed.rows, packed.lengths = rows, lengths.astype(np.int64)
+        list.__init__(packed, np.split(rows, np.cumsum(lengths)[:-1]))
+        return packed
 
 
 Results = np.ndarray | list[np.ndarray]
@@ -79,6 +119,10 @@ class Engine(Protocol):
     parameters: Mapping[str, np.ndarray]
     slots: Mapping[str, Mapping[str, np.ndarray]]
 
+    def replan(self, plan: Plan) -> None:
+        """Run another plan with the same parameters and slots from now on."""
+        ...
+
     def predict(self, x: Samples) -> Results:
         """The plan's output (logits) for each sample: [N, *output.shape]."""
         ...
@@ -96,8 +140,11 @@ class Engine(Protocol):
         """
         ...
 
-    def pull_back(self, x: Samples, dy: Samples) -> tuple[Results, dict[str, np.ndarray]]:
-        """The gradients of sum(dy · output(x)) for x and for each parameter."""
+    def pull_back(self, x: Samples, dy: Samples) -> tuple[Any, dict[str, np.ndarray]]:
+        """The gradients of sum(dy · output(x)) for x and for each parameter.
+
+        That of ids is None; several inputs have a tuple of gradients.
+        """
         ...
 
     def train(

@@ -25,6 +25,7 @@ from undivided.language.signatures import (
     kinds_of,
     members,
     noun,
+    options,
     required,
     signature,
     sole_member,
@@ -220,7 +221,8 @@ class Binder:
         """The Python value of a piece of syntax where `hint` is expected."""
         only = sole_member(hint)
         name = leading_name(node)
-        if only and not isinstance(node, Block) and (not name or name.text != only.keyword):
+        alone = only is not None and options(hint) == (only,) and not isinstance(node, Block)
+        if only and alone and (not name or name.text != only.keyword):
             raise _Unfit
         match node:
             case Broken():
@@ -300,7 +302,8 @@ class Binder:
 def _wanted(field: Field[Any], hint: Any) -> str:
     """What an argument must be, in the words of the text form."""
     only = sole_member(hint)
-    return f"a block '{only.keyword} {{ … }}'" if only else expectation(field, hint)
+    alone = only is not None and options(hint) == (only,)
+    return f"a block '{only.keyword} {{ … }}'" if only and alone else expectation(field, hint)
 
 
 def _unknown(family: type[Description], name: str) -> str:

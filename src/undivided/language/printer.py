@@ -44,7 +44,7 @@ def to_text(network: Network) -> str:
         if section == block_field(Network):
             lines.append(f"{_STEP}{section}:")
             lines += [_STEP * 2 + _value(layer, _STEP * 2, 1) for layer in value]
-        elif sole_member(hint) is not None:
+        elif sole_member(hint) is not None and isinstance(value, Description):
             lines.append(f"{_STEP}{section} {{")
             lines += [f"{_STEP * 2}{entry}" for entry in _entries(value)]
             lines.append(f"{_STEP}}}")

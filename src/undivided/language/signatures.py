@@ -24,6 +24,7 @@ __all__ = [
     "kinds_of",
     "members",
     "noun",
+    "options",
     "positional",
     "required",
     "signature",

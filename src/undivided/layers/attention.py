@@ -1,18 +1,23 @@
-"""MultiHeadAttention: every token looks at every other."""
+"""MultiHeadAttention: every token looks at every other, or at those that it may see."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from undivided.description import argument
+from undivided.errors import ArgumentError
 from undivided.layers.base import Layer
+from undivided.layers.patterns import Pattern
 
 if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.plan import Value
 
-__all__ = ["MultiHeadAttention"]
+__all__ = ["MultiHeadAttention", "ScorePositions"]
+
+ScorePositions = Literal["rotary", "alibi", "relative"]
+"""Positions that scores know, and not tokens."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,13 @@ class MultiHeadAttention(Layer):
         head    = softmax(Q·Kᵀ/√d)·V                       d = key_dim
         y       = [head_1 … head_H]·Wo + bo
 
-    Without the output projection y is the heads side by side, num_heads · key_dim wide.
+    Without the output projection y is the heads side by side, num_heads · value_dim wide. With
+    fewer `kv_heads` several heads share keys and values (one: multi-query attention).
+
+    Who may attend to whom is all of `causal` (nobody to what comes later), `window` and `pattern`
+    together. `softcap` bends scores to stay within ±softcap. `positions` tells scores where tokens
+    stand: "rotary" turns queries and keys by their position, "alibi" takes slope·distance away,
+    "relative" adds a learned number for each distance (T5's, 32 buckets up to 128).
     """
 
     prefix: ClassVar[str] = "attention"
@@ -34,15 +45,59 @@ class MultiHeadAttention(Layer):
     )
     bias: bool = argument(True, doc="whether the projections add biases")
     output_projection: bool = argument(True, doc="whether Wo mixes the heads")
+    value_dim: int | None = argument(
+        None, doc="the width of a head's values; else that of its keys", at_least=1
+    )
+    kv_heads: int | None = argument(
+        None, doc="how many heads of keys and values; else num_heads", at_least=1
+    )
+    causal: bool = argument(False, doc="whether tokens see only what stands before them")
+    window: int | tuple[int | None, int | None] | None = argument(
+        None,
+        doc="how many tokens before and after are seen; one number counts for both, None for all",
+        at_least=0,
+    )
+    pattern: Pattern | None = argument(None, doc="a block-sparse pattern of who sees whom")
+    softcap: float | None = argument(None, doc="what scores stay within", above=0.0)
+    positions: ScorePositions | None = argument(None, doc="how scores know where tokens stand")
+
+    def check(self) -> None:
+        if self.kv_heads is not None and self.num_heads % self.kv_heads:
+            raise ArgumentError(
+                f"The 'kv_heads' of {self.keyword} must divide its num_heads, {self.num_heads}. "
+                f"Got {self.kv_heads}.",
+                argument="kv_heads",
+            )
 
     def lower(self, builder: Builder, x: Value) -> Value:
+        return self.attend(builder, x, x)
+
+    def attend(self, builder: Builder, x: Value, memory: Value) -> Value:
+        """Tokens of x look at those of `memory`, which is x itself in self-attention."""
         builder.expect_sequence(x)
-        width = self._head_width(builder, x) * self.num_heads
-        query, key, value = (
-            builder.linear(x, width, bias=self.bias, role=role)
-            for role in ("query", "key", "value")
+        builder.expect_sequence(memory)
+        width, key_heads = self._head_width(builder, x), self.kv_heads or self.num_heads
+        query = builder.linear(x, width * self.num_heads, bias=self.bias, role="query")
+        key = builder.linear(memory, width * key_heads, bias=self.bias, role="key")
+        value = builder.linear(
+            memory, (self.value_dim or width) * key_heads, bias=self.bias, role="value"
         )
-        heads = builder.attention(query, key, value, self.num_heads)
+        if self.positions == "rotary":
+            query = builder.rotary(query, self.num_heads, part="query.turned")
+            key = builder.rotary(key, key_heads, part="key.turned")
+        heads = builder.attention(
+            query,
+            key,
+            value,
+            self.num_heads,
+            key_heads=key_heads,
+            causal=self.causal,
+            window=(self.window, self.window) if isinstance(self.window, int) else self.window,
+            pattern=None if self.pattern is None else self.pattern.mask(),
+            softcap=self.softcap,
+            alibi=self.positions == "alibi",
+            relative=(32, 128) if self.positions == "relative" else None,
+        )
         if not self.output_projection:
             return heads
         return builder.linear(heads, x.width, bias=self.bias, role="output")

@@ -23,6 +23,8 @@ class Layer(Description, family=True):
     """
 
     prefix: ClassVar[str] = "layer"
+    takes_ids: ClassVar[bool] = False
+    """Whether the layer, as the first of a network, is given ids; see Embedding."""
 
     name: str | None = argument(
         None, kw_only=True, doc="the layer's own name; else its kind and a number (dense_1)"

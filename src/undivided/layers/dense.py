@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from undivided.description import argument
+from undivided.errors import ArgumentError
 from undivided.layers.activation import Function
 from undivided.layers.base import Layer
 
@@ -25,9 +26,12 @@ class Dense(Layer):
     units: int = argument(doc="the width of what comes out", at_least=1)
     activation: Function | None = argument(None, doc="f; without it the layer is linear")
     bias: bool = argument(True, doc="whether b is added")
+    tied_to: str | None = argument(
+        None, doc="the Embedding whose table, over √width, is W; its ids are the units"
+    )
 
     def lower(self, builder: Builder, x: Value) -> Value:
-        y = builder.linear(x, self.units, bias=self.bias)
+        y = scores(builder, x, self)
         return y if self.activation is None else builder.activation(y, self.activation)
 
 
@@ -44,6 +48,23 @@ class Output(Layer):
     units: int = argument(doc="how many scores: one for each class", at_least=1)
     activation: Literal["softmax", "linear"] = argument("softmax", doc="what the scores mean")
     bias: bool = argument(True, doc="whether a bias is added")
+    tied_to: str | None = argument(
+        None, doc="the Embedding whose table, over √width, is W; its ids are the units"
+    )
 
     def lower(self, builder: Builder, x: Value) -> Value:
-        return builder.linear(x, self.units, bias=self.bias)
+        return scores(builder, x, self)
+
+
+def scores(builder: Builder, x: Value, layer: Dense | Output) -> Value:
+    """x·W + b, with weights of the layer's own or those of an embedding."""
+    if layer.tied_to is None:
+        return builder.linear(x, layer.units, bias=layer.bias)
+    y = builder.tied(x, layer.tied_to, bias=layer.bias)
+    if y.width != layer.units:
+        raise ArgumentError(
+            f"The 'units' of {layer.keyword} must be {y.width}, as many as {layer.tied_to!r} has "
+            f"ids. Got {layer.units}.",
+            argument="units",
+        )
+    return y

@@ -6,12 +6,14 @@ the operation and returns the value it produces, so that a layer's `lower` reads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from undivided.errors import ArgumentError, ShapeError
+from undivided.errors import ArgumentError, ShapeError, suggest
+from undivided.plan.inputs import inputs_of
 from undivided.plan.plan import (
     Initial,
+    Input,
     Operation,
     Parameter,
     Plan,
@@ -32,17 +34,19 @@ MOST_LAYERS = 10_000
 """Enough for anyone, and a limit for `Dense(8) * 10000 * 10000`."""
 
 
-def lower(network: Network) -> Plan:
-    """The plan of a network, or a ShapeError that names the layer and both shapes."""
-    shape: Shape = tuple(Ragged("input") if n is None else n for n in network.input)
-    builder = Builder(Value("input", shape))
-    x = builder.values["input"]
+def lower(network: Network, *, ragged: bool = False) -> Plan:
+    """The plan of a network, or a ShapeError that names the layer and both shapes.
+
+    `ragged` says that samples may be shorter than the network's input declares.
+    """
+    builder = Builder(*inputs_of(network, ragged=ragged), positions=network.positions)
+    x: Value = builder.inputs[0]
     for layer in network.layers:
         x = builder.lower(layer, x)
     x = builder.logits(x, network.loss.link)
     return Plan(
         name=network.name,
-        input=builder.values["input"],
+        inputs=tuple(builder.inputs),
         output=x,
         values=builder.values,
         operations=tuple(builder.operations),
@@ -50,14 +54,25 @@ def lower(network: Network) -> Plan:
         layers=tuple(builder.layers),
         loss=network.loss,
         optimizer=network.optimizer,
+        notes=tuple(builder.notes),
     )
 
 
 class Builder(Primitives):
     """A plan in the making, and the layer that is adding to it."""
 
-    def __init__(self, source: Value) -> None:
-        self.values: dict[str, Value] = {source.name: source}
+    def __init__(self, *sources: Input, positions: str = "none") -> None:
+        self.automatic = positions
+        self.placed = False
+        """Whether positions were added to this stream, or are known to its scores."""
+        self.has_encoder = False
+        self.memory: Value | None = None
+        """What an encoder made, once a decoder has begun."""
+        self.source_table: Parameter | None = None
+        """The table of the first embedding."""
+        self.notes: list[str] = []
+        self.inputs: list[Input] = list(sources)
+        self.values: dict[str, Value] = {source.name: source for source in sources}
         self.operations: list[Operation] = []
         self.parameters: dict[str, Parameter] = {}
         self.layers: list[tuple[str, str]] = []
@@ -85,6 +100,28 @@ class Builder(Primitives):
             raise
         finally:
             self._layer, self._written = outer
+
+    def part(
+        self,
+        layer: Layer,
+        name: str,
+        x: Value,
+        apply: Callable[[Builder, Value], Value] | None = None,
+    ) -> Value:
+        """A layer as a part of the current one, under its name and a name of its own there."""
+        outer = self._layer, self._written
+        self._layer, self._written = f"{self._layer}.{name}", layer.keyword
+        self.layers.append((self._layer, layer.keyword))
+        self._taken.add(self._layer)
+        try:
+            return layer.lower(self, x) if apply is None else apply(self, x)
+        finally:
+            self._layer, self._written = outer
+
+    @property
+    def layer(self) -> str:
+        """The name of the layer that is adding to the plan."""
+        return self._layer
 
     def _name(self, layer: Layer, repeated: bool) -> str:
         base = layer.name if layer.name is not None else layer.prefix
@@ -137,6 +174,67 @@ class Builder(Primitives):
             f"{self._written} ({self._layer}) {verb} what goes in, {show_shape(x.shape)}, {to} "
             f"what its layers give, {show_shape(y.shape)}: the shapes must be the same."
         )
+
+    def table_of(self, layer: str) -> Parameter:
+        """The table of an embedding above, by the embedding's name."""
+        parameter = self.parameters.get(f"{layer}.table")
+        if parameter is not None and parameter.layer == layer:
+            return parameter
+        known = [p.layer for p in self.parameters.values() if p.name == f"{p.layer}.table"]
+        raise ArgumentError(
+            f"The 'tied_to' of {self._written} ({self._layer}) must name an Embedding before it. "
+            f"Got {layer!r}.{suggest(layer, known)}",
+            argument="tied_to",
+        )
+
+    # The stream that it is in: an encoder's, or a decoder's that looks at it.
+
+    def place(self, x: Value) -> Value:
+        """Add positions to the tokens of a stream, unless it has them."""
+        if self.placed or self.automatic == "none":
+            return x
+        self.notes.append(
+            f"{self.automatic} positions are added to the tokens before {self.layer!r}, as the "
+            "network states none of its own; 'positions: none' leaves them out"
+        )
+        return self.position(x, Initial("uniform", 0.1) if self.automatic == "learned" else None)
+
+    def begin_decoding(self, x: Value) -> Value:
+        """The encoder's stream ends with x; the stream of the target begins."""
+        self.memory, self.placed = x, False
+        source = self.inputs[0]
+        if len(self.inputs) == 1:
+            if source.vocabulary is None or self.source_table is None:
+                raise ShapeError(
+                    f"TransformerDecoder ({self.layer}) begins with the targets, embedded as the "
+                    "source is, and the source is not embedded. Begin the network with an "
+                    "Embedding, or declare input: { source: (…), target: (…) }."
+                )
+            self.inputs.append(
+                Input(
+                    "target",
+                    (Ragged("target"),),
+                    source.vocabulary,
+                    source.padding_id,
+                    begins_with=source.padding_id or 0,
+                )
+            )
+            self.values["target"] = self.inputs[1]
+            self.notes.append(
+                "the declared input is the source; the decoder is given the targets shifted right "
+                f"by one, which begin with the id {source.padding_id or 0}, and embeds them with "
+                "the source's table; prediction generates"
+            )
+        return self.inputs[1]
+
+    def embed_target(self, target: Value) -> Value:
+        """The stream of the target, embedded as the source is where it has ids."""
+        if not isinstance(target, Input) or target.vocabulary is None:
+            return target
+        assert self.source_table is not None
+        shape = (*target.shape, self.source_table.shape[1])
+        names = {"table": self.source_table.name}
+        return self.add_operation("embed", (target,), shape, part="embedded", parameters=names)
 
     # What it may add to the plan.
 

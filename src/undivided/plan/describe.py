@@ -44,6 +44,11 @@ def describe_json(network: Network, length: int = LENGTH) -> dict[str, Any]:
     return {
         "name": plan.name,
         "input": _plain(plan.input.shape),
+        "inputs": [
+            {"name": e.name, "shape": _plain(e.shape), "vocabulary": e.vocabulary}
+            for e in plan.inputs
+        ],
+        "notes": list(plan.notes),
         "output": _plain(plan.output.shape),
         "loss": str(plan.loss),
         "optimizer": _in_full(network.optimizer),
@@ -82,7 +87,7 @@ def describe(network: Network, length: int = LENGTH) -> str:
     total = ("total", "", "", f"{facts['parameters']:,}", f"{described['forward']:,}")
     heading = ("layer", "what it is", "gives", "parameters", "multiply-adds")
     lines = [
-        f"{facts['name']}: {_shown(facts['input'])} → {_shown(facts['output'])}",
+        f"{facts['name']}: {_inputs(facts['inputs'])} → {_shown(facts['output'])}",
         f"loss {facts['loss']}, optimizer {facts['optimizer']}",
         "",
         *_table([heading, *rows, total], left=3),
@@ -103,9 +108,21 @@ def describe(network: Network, length: int = LENGTH) -> str:
         f"{facts['schedule']['samples_in_a_slice']}.",
     ]
     lines += [f"  {name}: {idea}" for name, idea in facts["schedule"]["rewrites"].items()]
+    if facts["notes"]:
+        lines += ["", "As it was read:", *(f"  {note}." for note in facts["notes"])]
     if facts["ragged_length"]:
         lines += ["", f"Numbers are for samples of {facts['ragged_length']} tokens."]
     return "\n".join(lines)
+
+
+def _inputs(inputs: list[dict[str, Any]]) -> str:
+    """`(28, 28)`, `(128,) ids below 30,000`, or several with their names."""
+    shown = []
+    for entry in inputs:
+        ids = "" if entry["vocabulary"] is None else f" ids below {entry['vocabulary']:,}"
+        name = f"{entry['name']} " if len(inputs) > 1 else ""
+        shown.append(f"{name}{_shown(entry['shape'])}{ids}")
+    return ", ".join(shown)
 
 
 def _memory_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -180,8 +197,11 @@ def _count(number: int, noun: str) -> str:
 def graph(network: Network) -> str:
     """The plan as a Mermaid flowchart: solid arrows forward, dotted arrows where gradients flow."""
     plan = network.plan()
-    nodes = {plan.input.name: "n0"}
-    lines = ["flowchart TD", f'  n0(["input {show_shape(plan.input.shape)}"])']
+    nodes = {entry.name: f"x{i}" for i, entry in enumerate(plan.inputs)}
+    lines = ["flowchart TD"]
+    for entry in plan.inputs:
+        shape = show_shape(entry.shape)
+        lines.append(f'  {nodes[entry.name]}(["{entry.name} {shape}"])')
     learned: set[str] = set()
     edges, gradients = [], []
     for i, op in enumerate(plan.operations, start=1):

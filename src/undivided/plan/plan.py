@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Initial",
+    "Input",
     "Operation",
     "Parameter",
     "Plan",
     "Ragged",
     "Shape",
     "Value",
+    "most_of",
     "show_shape",
     "size_of",
 ]
@@ -33,10 +35,12 @@ class Ragged:
     """An axis whose length every sample brings along.
 
     Two values that share a ragged axis have the same length in the same sample; axes of
-    different names (a source and a target) do not.
+    different names (a source and a target) do not. `most` is the longest that may come, where
+    the network says so.
     """
 
     name: str
+    most: int | None = None
 
     def __str__(self) -> str:
         return "None"
@@ -70,6 +74,26 @@ class Value:
         extent = self.shape[-1]
         assert isinstance(extent, int)
         return extent
+
+
+def most_of(value: Value, longest: int) -> int:
+    """The most rows of a value's first axis, ragged ones having at most `longest`."""
+    extent = value.shape[0]
+    return longest if isinstance(extent, Ragged) else extent
+
+
+@dataclass(frozen=True)
+class Input(Value):
+    """What a sample brings along: numbers, or ids, whole numbers below `vocabulary`.
+
+    `padding_id` is the id that only fills up: tokens with it are taken out of a sample before
+    anything sees them.
+    """
+
+    vocabulary: int | None = None
+    padding_id: int | None = None
+    begins_with: int | None = None
+    """Samples do not bring it: it is their targets, shifted right by one behind this id."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +142,8 @@ class Plan:
     """The whole of what a network does, in the order in which it does it."""
 
     name: str
-    input: Value
+    inputs: tuple[Input, ...]
+    """What a sample consists of, in the order in which samples bring it."""
     output: Value
     values: Mapping[str, Value]
     operations: tuple[Operation, ...]
@@ -128,6 +153,13 @@ class Plan:
     loss: Loss
     optimizer: Optimizer
     """The update rule; with the loss it makes the plan a training plan."""
+    notes: tuple[str, ...] = ()
+    """How the network was read where it leaves a choice."""
+
+    @property
+    def input(self) -> Input:
+        """The first input; most plans have no other."""
+        return self.inputs[0]
 
     @property
     def parameter_count(self) -> int:

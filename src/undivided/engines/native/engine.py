@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 
 from undivided import _native
-from undivided.engines.engine import Packed, Results, Samples, TrainedSteps, checked_order
+from undivided.engines.engine import (
+    Packed,
+    Results,
+    Samples,
+    TrainedSteps,
+    checked_order,
+    inputs_of,
+)
 from undivided.engines.native.machine import instruction_set, thread_count
-from undivided.plan.plan import Plan, Ragged
+from undivided.plan.plan import Input, Plan, Ragged
 from undivided.plan.schedule import Purpose, Schedule, schedule
 from undivided.targets import Targets, as_targets
 from undivided.training.optimizers import SGD, Adam, AdamW, Optimizer
@@ -74,15 +81,36 @@ class NativeEngine:
         self.threads = thread_count(threads)
         self.instruction_set = instruction_set()
         self._schedule = schedule(plan)
-        storage = self._schedule.storage
-        self._flat = _aligned(storage.floats)
-        self.parameters: Mapping[str, np.ndarray] = self._views(self._flat)
+        self._parameters: dict[str, np.ndarray] = {}
+        self._kept: dict[str, dict[str, np.ndarray]] = {name: {} for name in plan.optimizer.kept()}
+        self.parameters: Mapping[str, np.ndarray] = self._parameters
+        self.slots: Mapping[str, Mapping[str, np.ndarray]] = self._kept
+        self._lay_out()
         self._rule = _rule_of(plan.optimizer)
-        self._slots = {name: _aligned(storage.floats) for name in plan.optimizer.kept()}
-        self.slots: Mapping[str, Mapping[str, np.ndarray]] = {
-            name: self._views(flat) for name, flat in self._slots.items()
-        }
         self._sessions: dict[Purpose, _native.Session] = {}
+
+    def _lay_out(self) -> None:
+        """Parameters and slots as the schedule wants them, with the numbers that they hold."""
+        storage = self._schedule.storage
+
+        def moved(views: dict[str, np.ndarray]) -> np.ndarray:
+            flat = _aligned(storage.floats)
+            fresh = self._views(flat)
+            for name, values in views.items():
+                fresh[name][...] = values
+            views.update(fresh)
+            return flat
+
+        self._flat = moved(self._parameters)
+        self._slots = {name: moved(views) for name, views in self._kept.items()}
+
+    def replan(self, plan: Plan) -> None:
+        """Run another plan with the same parameters from now on."""
+        places = self._schedule.storage.places
+        self.plan, self._schedule = plan, schedule(plan, self._schedule.longest)
+        self._sessions.clear()
+        if self._schedule.storage.places != places:  # the two plans are not rewritten alike
+            self._lay_out()
 
     def _views(self, flat: np.ndarray) -> dict[str, np.ndarray]:
         """The plan's parameters, in its order, as views of a flat array."""
@@ -149,10 +177,11 @@ class NativeEngine:
             k: v.copy() for k, v in self._views(total).items()
         }
 
-    def pull_back(self, x: Samples, dy: Samples) -> tuple[Results, dict[str, np.ndarray]]:
+    def pull_back(self, x: Samples, dy: Samples) -> tuple[Any, dict[str, np.ndarray]]:
         batch = _Batch(self, x)
         total = _aligned(self._schedule.storage.floats)
-        dx, outputs, starts = batch.room([self.plan.input.shape])
+        moved = [entry.shape for entry in self.plan.inputs if entry.vocabulary is None]
+        dx, outputs, starts = batch.room(moved)
         self._session("pull_back").gradients(
             self._flat,
             batch.samples(),
@@ -166,7 +195,9 @@ class NativeEngine:
             self.threads,
         )
         gradients = {k: v.copy() for k, v in self._views(total).items()}
-        return batch.split(dx, [self.plan.input.shape])[0], gradients
+        found = iter(batch.split(dx, moved))
+        each = tuple(next(found) if e.vocabulary is None else None for e in self.plan.inputs)
+        return each[0] if len(each) == 1 else each, gradients
 
     def train(
         self,
@@ -211,6 +242,7 @@ class NativeEngine:
                 program.parameter_floats,
                 program.gradient_floats,
                 derived,
+                list(program.patterns),
                 self.instruction_set,
             )
         return self._sessions[purpose]
@@ -226,38 +258,35 @@ _NOWHERE = np.zeros(0, np.int64)
 
 
 class _Batch:
-    """Samples as the native side wants them: one array, and row starts where lengths differ."""
+    """Samples as the native side wants them: an array an input, and row starts where lengths
+    differ."""
 
     def __init__(self, engine: NativeEngine, x: Samples) -> None:
-        self.shape = engine.plan.input.shape
-        self.ragged = any(isinstance(n, Ragged) for n in self.shape)
         self.count = len(x)
-        if not self.ragged:
-            self.x = _readable(np.asarray(x))
-            self.lengths = None
-            return
-        lengths = np.array([len(sample) for sample in x], np.int64)
-        engine._make_room(int(lengths.max(initial=1)))
-        self.lengths = lengths
-        if isinstance(x, Packed):
-            self.x = _readable(x.rows)
-        elif len(x):
-            self.x = np.concatenate([_readable(np.asarray(sample)) for sample in x])
-        else:
-            self.x = np.zeros((0, engine.plan.input.width), np.float32)
+        self.x: list[np.ndarray] = []
+        self.lengths: dict[str, np.ndarray] = {}
+        """Of each ragged axis, by its name."""
+        self.first_rows: list[np.ndarray | None] = []
+        for entry, part in zip(engine.plan.inputs, inputs_of(x), strict=True):
+            axis = entry.shape[0]
+            if not isinstance(axis, Ragged):
+                self.x.append(_readable(np.asarray(part), entry))
+                self.first_rows.append(None)
+                continue
+            rows, lengths = _end_to_end(part, entry)
+            engine._make_room(int(lengths.max(initial=1)))
+            self.lengths[axis.name] = lengths
+            self.first_rows.append(_starts(lengths))
+            self.x.append(_readable(rows, entry))
 
     def samples(self) -> _native.Samples:
-        return _native.Samples(self.x, None if self.lengths is None else _starts(self.lengths))
+        return _native.Samples(self.x, self.first_rows)
 
     def _sizes(self, shape: tuple[int | Ragged, ...]) -> np.ndarray | int:
         """Numbers in each sample's part of an output: an array where lengths differ."""
         size: np.ndarray | int = 1
         for extent in shape:
-            if isinstance(extent, Ragged):
-                assert self.lengths is not None
-                size = size * self.lengths
-            else:
-                size = size * extent
+            size = size * (self.lengths[extent.name] if isinstance(extent, Ragged) else extent)
         return size
 
     def starts(self, shape: tuple[int | Ragged, ...]) -> np.ndarray:
@@ -287,17 +316,16 @@ class _Batch:
         results: list[Results] = []
         for array, shape in zip(arrays, shapes, strict=True):
             sizes = self._sizes(shape)
-            if not isinstance(sizes, np.ndarray) or self.lengths is None:
+            if not isinstance(sizes, np.ndarray):
                 results.append(array)
                 continue
             pieces = np.split(array, np.cumsum(sizes)[:-1]) if self.count else []
-            results.append(
-                [
-                    piece.reshape([n if isinstance(e, Ragged) else e for e in shape])
-                    for piece, n in zip(pieces, self.lengths, strict=True)
-                ]
-            )
+            results.append([piece.reshape(self._shape(i, shape)) for i, piece in enumerate(pieces)])
         return results
+
+    def _shape(self, sample: int, shape: tuple[int | Ragged, ...]) -> list[int]:
+        """The shape of one sample's part of an output."""
+        return [int(self.lengths[e.name][sample]) if isinstance(e, Ragged) else e for e in shape]
 
     def joined(self, dy: Samples) -> np.ndarray:
         """The gradient of the output, sample after sample."""
@@ -320,9 +348,23 @@ def _native_targets(targets: Targets) -> _native.Targets:
     )
 
 
-def _readable(x: np.ndarray) -> np.ndarray:
-    """Bytes stay bytes; every other number becomes float32."""
-    return np.ascontiguousarray(x, np.uint8 if x.dtype == np.uint8 else np.float32)
+def _end_to_end(part: Any, entry: Input) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of all samples, one sample after the other, and how many each has."""
+    if isinstance(part, Packed):
+        return part.rows, part.lengths
+    if isinstance(part, np.ndarray) and part.dtype != object:
+        rows = part.reshape(part.shape[0] * part.shape[1], *part.shape[2:])
+        return rows, np.full(len(part), part.shape[1], np.int64)
+    lengths = np.array([len(sample) for sample in part], np.int64)
+    if not len(part):
+        return np.zeros((0, *(n for n in entry.shape[1:] if isinstance(n, int)))), lengths
+    return np.concatenate([_readable(np.asarray(sample), entry) for sample in part]), lengths
+
+
+def _readable(x: np.ndarray, entry: Input) -> np.ndarray:
+    """Bytes stay bytes; ids become int32, every other number float32."""
+    other = np.float32 if entry.vocabulary is None else np.int32
+    return np.ascontiguousarray(x, np.uint8 if x.dtype == np.uint8 else other)
 
 
 def _starts(sizes: np.ndarray) -> np.ndarray:

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
+from undivided._operator import positions
 from undivided.engines.reference.allowed import allowed_cells, per_sample
 from undivided.engines.reference.dropout import kept_cells
 
@@ -221,7 +222,21 @@ def summed_to(dx: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return dx.sum(axis=same).reshape(shape)
 
 
-# As the plan has it: heads side by side in the last axis.
+# As the plan has it: heads side by side in the last axis, and scores that may know the distance.
+
+
+class Described(TypedDict, total=False):
+    """What an attention operation of a plan says."""
+
+    heads: int
+    key_heads: int | None  # fewer than heads: each serves several
+    scale: float
+    softcap: float | None
+    causal: bool
+    window: tuple[int | None, int | None] | None
+    pattern: Any  # an object of `undivided.masks`
+    alibi: bool  # −slope·distance is added to the scores
+    max_distance: int  # beyond which a `relative` table tells distances no more apart
 
 
 def split(x: np.ndarray, heads: int) -> np.ndarray:
@@ -236,16 +251,26 @@ def merge(x: np.ndarray) -> np.ndarray:
     return x.transpose(0, 2, 1, 3).reshape(B, S, H * D)
 
 
-def weights(query: np.ndarray, key: np.ndarray, heads: int, scale: float) -> np.ndarray:
+def weights(
+    query: np.ndarray,
+    key: np.ndarray,
+    relative: np.ndarray | None = None,
+    **layer: Unpack[Described],
+) -> np.ndarray:
     """P: how much each query takes from each key."""
-    return look(split(query, heads), split(key, heads), scale=scale).p
+    q, k = heads_of(query, key, **layer)
+    return look(q, k, **options_of(q, k, relative, **layer)).p
 
 
 def forward(
-    query: np.ndarray, key: np.ndarray, value: np.ndarray, heads: int, scale: float
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    relative: np.ndarray | None = None,
+    **layer: Unpack[Described],
 ) -> np.ndarray:
-    q, k, v = (split(x, heads) for x in (query, key, value))
-    return merge(attention(q, k, v, scale=scale))
+    q, k, v = heads_of(query, key, value, **layer)
+    return merge(attention(q, k, v, **options_of(q, k, relative, **layer)))
 
 
 def backward(
@@ -253,9 +278,53 @@ def backward(
     query: np.ndarray,
     key: np.ndarray,
     value: np.ndarray,
-    heads: int,
-    scale: float,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    d_out, q, k, v = (split(x, heads) for x in (dy, query, key, value))
-    dq, dk, dv, _, _ = attention_backward(d_out, q, k, v, scale=scale)
-    return merge(dq), merge(dk), merge(dv)
+    relative: np.ndarray | None = None,
+    **layer: Unpack[Described],
+) -> tuple[np.ndarray, ...]:
+    d_out, q, k, v = (split(dy, layer["heads"]), *heads_of(query, key, value, **layer))
+    options = options_of(q, k, relative, **layer)
+    dq, dk, dv, dbias, _ = attention_backward(d_out, q, k, v, **options)
+    dinputs = merge(dq), merge(dk), merge(dv)
+    if relative is None:
+        return dinputs
+    assert dbias is not None
+    return *dinputs, drelative_of(dbias, relative, **layer)
+
+
+def heads_of(query: np.ndarray, *keys: np.ndarray, **layer: Any) -> tuple[np.ndarray, ...]:
+    """The heads of queries, and of keys and values, which may have fewer."""
+    key_heads = layer.get("key_heads") or layer["heads"]
+    return split(query, layer["heads"]), *(split(x, key_heads) for x in keys)
+
+
+def options_of(
+    q: np.ndarray, k: np.ndarray, relative: np.ndarray | None, **layer: Any
+) -> dict[str, Any]:
+    """What the definition above takes by name."""
+    chosen = {name: layer.get(name) for name in ("scale", "softcap", "window")}
+    chosen |= {"causal": layer.get("causal", False), "mask": layer.get("pattern")}
+    S, T = q.shape[2], k.shape[2]
+    if layer.get("alibi"):
+        chosen["bias"] = positions.alibi(q.shape[1], S, T, bidirectional=True, dtype=q.dtype)
+    elif relative is not None:
+        chosen["bias"] = relative.T[:, buckets_of(relative, S, T, **layer)][None]
+    return chosen
+
+
+def buckets_of(relative: np.ndarray, S: int, T: int, **layer: Any) -> np.ndarray:
+    """[S, T]: which row of the table `relative` [buckets, H] belongs to a distance."""
+    return positions.t5_buckets(
+        S,
+        T,
+        buckets=len(relative),
+        max_distance=layer["max_distance"],
+        bidirectional=not layer.get("causal", False),
+    )
+
+
+def drelative_of(dbias: np.ndarray, relative: np.ndarray, **layer: Any) -> np.ndarray:
+    """Each number of the table was added to many scores: its gradient is the sum of theirs."""
+    index = buckets_of(relative, *dbias.shape[2:], **layer)
+    drelative = np.zeros_like(relative)
+    np.add.at(drelative, index, dbias[0].transpose(1, 2, 0))
+    return drelative

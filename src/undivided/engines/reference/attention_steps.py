@@ -9,7 +9,7 @@ look at them: `undivided view` works a query through with these numbers.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from undivided.engines.reference.attention import (
     Descent,
     Look,
     descend,
+    heads_of,
     look,
+    options_of,
     product,
     split,
     spread,
@@ -44,12 +46,14 @@ def steps(
     query: np.ndarray,
     key: np.ndarray,
     value: np.ndarray,
-    heads: int,
-    scale: float,
+    relative: np.ndarray | None = None,
+    **layer: Any,
 ) -> Steps:
     """The arguments are those of `attention.backward`, as the plan has them."""
-    d_out, q, k, v = (split(x, heads) for x in (dy, query, key, value))
-    way = look(q, k, scale=scale)
+    heads = layer["heads"]
+    d_out, q, k, v = split(dy, heads), *heads_of(query, key, value, **layer)
+    options = options_of(q, k, relative, **layer)
+    way = look(q, k, **options)
     out = product(way.p * way.kept, way.allowed, spread(v, heads))
-    back = descend(way, d_out, q, k, v, scale=scale)
-    return Steps(q, k, v, scale, way, out, d_out, back)
+    back = descend(way, d_out, q, k, v, **options)
+    return Steps(q, k, v, layer["scale"], way, out, d_out, back)

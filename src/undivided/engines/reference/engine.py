@@ -28,6 +28,7 @@ from undivided.engines.reference import (
     cross_entropy,
     deviation,
     dropout,
+    embed,
     linear,
     multiply,
     normalize,
@@ -36,6 +37,7 @@ from undivided.engines.reference import (
     rescale,
     reshape,
     rms_normalize,
+    rotary,
     softmax,
     unfold,
 )
@@ -51,6 +53,7 @@ __all__ = ["LOSSES", "PRIMITIVES", "Inside", "ReferenceEngine"]
 PRIMITIVES: dict[str, ModuleType] = {
     "rescale": rescale,
     "unfold": unfold,
+    "embed": embed,
     "linear": linear,
     "position": position,
     "attention": attention,
@@ -63,6 +66,7 @@ PRIMITIVES: dict[str, ModuleType] = {
     "dropout": dropout,
     "pool": pool,
     "reshape": reshape,
+    "rotary": rotary,
 }
 
 LOSSES: dict[str, ModuleType] = {
@@ -131,7 +135,8 @@ class ReferenceEngine:
             values = self._forward(group)
             for op in operations:
                 query, key = values[op.inputs[0]], values[op.inputs[1]]
-                found[op.layer].append((rows, attention.weights(query, key, **op.attributes)))
+                weights = attention.weights(query, key, **self._arguments(op))
+                found[op.layer].append((rows, weights))
         gathered = {}
         for op in operations:
             S, T = (self.plan.values[name].shape[0] for name in op.inputs[:2])
@@ -173,7 +178,7 @@ class ReferenceEngine:
                     f"Got {doutput.shape[1:]}."
                 )
             results.append((rows, self._backward(values, doutput, gradients)))
-        return gather(len(x), self.plan.input.shape, results, self.dtype), gradients
+        return self._of_inputs(results, len(x)), gradients
 
     @np.errstate(all="ignore")
     def train(
@@ -200,6 +205,10 @@ class ReferenceEngine:
             losses.append(loss * chosen.weight_of())
         return TrainedSteps(np.array(losses, np.float64), failed=False)
 
+    def replan(self, plan: Plan) -> None:
+        """Run another plan with the same parameters from now on."""
+        self.plan = plan
+
     # Besides the protocol.
 
     @np.errstate(all="ignore")
@@ -215,8 +224,9 @@ class ReferenceEngine:
         targets = self._targets(x, y)
         loss, arguments = LOSSES[self.plan.loss.primitive], self.plan.loss.attributes()
         for rows, group in groups(self.plan, x, self.dtype):
-            if trouble := _non_finite(group, rows):
-                return f"the input holds {trouble}"
+            for entry in group.values():
+                if trouble := _non_finite(entry, rows):
+                    return f"the input holds {trouble}"
             values = self._forward(group)
             for op in self.plan.operations:
                 if trouble := _non_finite(values[op.output], rows):
@@ -255,9 +265,9 @@ class ReferenceEngine:
 
     # The walk.
 
-    def _forward(self, group: np.ndarray, coins: Coins | None = None) -> Values:
+    def _forward(self, group: Values, coins: Coins | None = None) -> Values:
         """Every value of the plan, for samples of one shape; with `coins`, as training sees it."""
-        values = {self.plan.input.name: group}
+        values = dict(group)
         for op in self.plan.operations:
             inputs = [values[name] for name in op.inputs]
             arguments = self._arguments(op, inputs[0].shape, coins)
@@ -285,12 +295,13 @@ class ReferenceEngine:
         gradients: dict[str, np.ndarray],
         watch: Callable[[Operation, np.ndarray], None] | None = None,
         coins: Coins | None = None,
-    ) -> np.ndarray:
-        """Add to the parameters' `gradients`; return the gradient of the input.
+    ) -> Values:
+        """Add to the parameters' `gradients`; return the gradients of the inputs.
 
         `watch` is told each operation with the gradient of what it gave.
         """
-        dvalues = {name: np.zeros_like(value) for name, value in values.items()}
+        ids = {entry.name for entry in self.plan.inputs if entry.vocabulary is not None}
+        dvalues = {n: np.zeros_like(value) for n, value in values.items() if n not in ids}
         dvalues[self.plan.output.name] += doutput
         for op in reversed(self.plan.operations):
             inputs = [values[name] for name in op.inputs]
@@ -300,12 +311,25 @@ class ReferenceEngine:
             arguments = self._arguments(op, dy.shape, coins)
             found = PRIMITIVES[op.kind].backward(dy, *inputs, **arguments)
             found = found if isinstance(found, tuple) else (found,)
-            dinputs, dparameters = found[: len(inputs)], found[len(inputs) :]
-            for name, dinput in zip(op.inputs, dinputs, strict=True):
+            moved = [name for name in op.inputs if name not in ids]  # ids have no gradient
+            dinputs, dparameters = found[: len(moved)], found[len(moved) :]
+            for name, dinput in zip(moved, dinputs, strict=True):
                 dvalues[name] += dinput
             for role, dparameter in zip(_roles(op), dparameters, strict=True):
                 gradients[op.parameters[role]] += dparameter
-        return dvalues[self.plan.input.name]
+        return dvalues
+
+    def _of_inputs(self, results: list[tuple[np.ndarray, Values]], count: int) -> Any:
+        """The gradient of each input, None for ids; of one input alone that itself."""
+        dx = [
+            gather(
+                count, entry.shape, ((r, dvalues[entry.name]) for r, dvalues in results), self.dtype
+            )
+            if entry.vocabulary is None
+            else None
+            for entry in self.plan.inputs
+        ]
+        return dx[0] if len(dx) == 1 else tuple(dx)
 
     def _arguments(
         self, op: Operation, shape: tuple[int, ...] = (), coins: Coins | None = None

@@ -3,7 +3,7 @@
 # B batch, S tokens, E width
 #
 # x, y    [B, S, E]
-# table   [S, E]
+# table   [S, E], or more rows, of which shorter samples use the first
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sinusoidal_table(tokens: int, width: int, base: float = 10000.0, offset: int
 def forward(x: np.ndarray, table: np.ndarray | None = None) -> np.ndarray:
     if table is None:
         table = sinusoidal_table(*x.shape[1:]).astype(x.dtype)
-    return x + table
+    return x + table[: x.shape[1]]
 
 
 def backward(
@@ -35,5 +35,6 @@ def backward(
     dx = dy
     if table is None:
         return (dx,)
-    dtable = dy.sum(axis=0)  # every sample used the same table
+    dtable = np.zeros_like(table)
+    dtable[: x.shape[1]] = dy.sum(axis=0)  # every sample used the same table
     return dx, dtable

@@ -1,6 +1,6 @@
 """Samples run together in groups of one shape, and their results back in the samples' order.
 
-Where the plan's input is ragged, samples differ in length: those of equal length form groups,
+Where an input of the plan is ragged, samples differ in length: those of equal lengths form groups,
 so that no primitive has to know about padding.
 """
 
@@ -9,12 +9,13 @@ so that no primitive has to know about padding.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
-from undivided.engines.engine import Samples
+from undivided.engines.engine import Samples, Several, inputs_of
 from undivided.errors import ShapeError
-from undivided.plan.plan import Plan, Ragged, Shape, show_shape
+from undivided.plan.plan import Input, Plan, Ragged, Shape, show_shape
 
 __all__ = ["Samples", "gather", "groups", "take"]
 
@@ -22,23 +23,40 @@ LARGEST_GROUP = 256
 """How many samples run together at most, so that memory stays bounded."""
 
 
-def groups(plan: Plan, x: Samples, dtype: np.dtype) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(the numbers of B samples, these samples as one array [B, …] of `dtype`)."""
-    alike: dict[tuple[int, ...], list[int]] = {}
-    if isinstance(x, np.ndarray) and x.dtype != object:
-        alike[x.shape[1:]] = list(range(len(x)))
+def groups(
+    plan: Plan, x: Samples, dtype: np.dtype
+) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """(the numbers of B samples, these samples as one array [B, …] for each input of the plan)."""
+    parts = inputs_of(x)
+    if len(parts) != len(plan.inputs):
+        raise ShapeError(
+            f"{plan.name} expects {len(plan.inputs)} inputs, "
+            f"{', '.join(repr(each.name) for each in plan.inputs)}. Got {len(parts)}."
+        )
+    alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    if all(isinstance(part, np.ndarray) and part.dtype != object for part in parts):
+        alike[tuple(part.shape[1:] for part in parts)] = list(range(len(x)))
     else:
-        for number, sample in enumerate(x):
-            alike.setdefault(np.shape(sample), []).append(number)
-    for shape, numbers in alike.items():
-        _expect(plan, shape)
+        for number, sample in enumerate(zip(*parts, strict=True)):
+            alike.setdefault(tuple(map(np.shape, sample)), []).append(number)
+    for shapes, numbers in alike.items():
+        for entry, shape in zip(plan.inputs, shapes, strict=True):
+            _expect(plan, entry, shape)
         for start in range(0, len(numbers), LARGEST_GROUP):
             rows = np.array(numbers[start : start + LARGEST_GROUP])
-            yield rows, _stack(take(x, rows), dtype)
+            yield (
+                rows,
+                {
+                    entry.name: _stack(take(part, rows), dtype, entry)
+                    for entry, part in zip(plan.inputs, parts, strict=True)
+                },
+            )
 
 
 def take(x: Samples, rows: np.ndarray) -> Samples:
     """The samples of these numbers."""
+    if isinstance(x, Several):
+        return Several(*(take(part, rows) for part in x.parts))
     return x[rows] if isinstance(x, np.ndarray) else [x[int(row)] for row in rows]
 
 
@@ -61,19 +79,21 @@ def gather(
     return whole
 
 
-def _stack(taken: Samples, dtype: np.dtype) -> np.ndarray:
+def _stack(taken: Any, dtype: np.dtype, entry: Input) -> np.ndarray:
+    dtype = dtype if entry.vocabulary is None else np.dtype(np.int64)
     if isinstance(taken, np.ndarray) and taken.dtype != object:
         return taken.astype(dtype, copy=False)
     return np.stack([np.asarray(sample, dtype) for sample in taken])
 
 
-def _expect(plan: Plan, shape: tuple[int, ...]) -> None:
-    wanted = plan.input.shape
+def _expect(plan: Plan, entry: Input, shape: tuple[int, ...]) -> None:
+    wanted = entry.shape
     fits = len(shape) == len(wanted) and all(
         isinstance(want, Ragged) or want == extent
         for want, extent in zip(wanted, shape, strict=True)
     )
     if not fits:
         raise ShapeError(
-            f"{plan.name} expects samples of shape {show_shape(wanted)}. Got {show_shape(shape)}."
+            f"{plan.name} expects samples of shape {show_shape(wanted)}"
+            f"{f' for {entry.name!r}' if len(plan.inputs) > 1 else ''}. Got {show_shape(shape)}."
         )

@@ -20,6 +20,7 @@ from undivided.plan.primitives import (
     add,
     attention,
     dropout,
+    embed,
     linear,
     multiply,
     normalize,
@@ -28,6 +29,7 @@ from undivided.plan.primitives import (
     rescale,
     reshape,
     rms_normalize,
+    rotary,
     softmax,
     unfold,
 )
@@ -42,6 +44,8 @@ class Primitives:
     add = add.lower
     attention = attention.lower
     dropout = dropout.lower
+    embed = embed.lower
+    tied = linear.lower_tied
     linear = linear.lower
     multiply = multiply.lower
     normalize = normalize.lower
@@ -51,6 +55,7 @@ class Primitives:
     reshape = reshape.lower
     rms_normalize = rms_normalize.lower
     softmax = softmax.lower
+    rotary = rotary.lower
     unfold = unfold.lower
 
 

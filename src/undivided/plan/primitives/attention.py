@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from undivided.plan.plan import Operation, Value, size_of
+import numpy as np
+
+from undivided._operator.positions import alibi_slopes, t5_buckets
+from undivided.plan.plan import Initial, Operation, Ragged, Value, most_of, size_of
 
 if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.schedule.compile import Compiler
 
-__all__ = ["backward", "forward", "lower", "multiply_adds"]
+__all__ = ["backward", "constants", "forward", "lower", "multiply_adds"]
 
 STRIDED = True
 
@@ -20,27 +23,60 @@ TILE_ROWS = 14
 """The most rows of a native tile (`matrix.h`); scratch has room for that many rows of dP."""
 KEY_TILE = 64
 """Transposed keys and values lie in tiles of this many (`attention_call.h`)."""
+QUERIES = 256
+"""Rows that go over the tiles of keys together (`attention_tiles.h`)."""
+WHOLE_KEYS = 512
+"""Rows of weights with more keys are not kept: they go tile by tile, and backward finds them
+again."""
 
 
-def lower(builder: Builder, query: Value, key: Value, value: Value, heads: int) -> Value:
-    """softmax(Q·Kᵀ/√d)·V for each head; heads lie side by side in the last axis."""
-    for x in (query, key, value):
+def lower(
+    builder: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    heads: int,
+    *,
+    key_heads: int | None = None,
+    relative: tuple[int, int] | None = None,
+    **options: Any,
+) -> Value:
+    """softmax(Q·Kᵀ/√d)·V for each head; heads lie side by side in the last axis.
+
+    `relative` is (buckets, max_distance) of a learned table that scores know distances from.
+    """
+    for x, number in ((query, heads), (key, key_heads or heads), (value, key_heads or heads)):
         builder.expect_sequence(x)
-        if x.width % heads:
-            raise builder.refuse(x, f"a width that {heads} heads divide evenly")
-    shape = (*query.shape[:-1], value.width)
-    scale = 1.0 / math.sqrt(query.width // heads)
+        if x.width % number:
+            raise builder.refuse(x, f"a width that {number} heads divide evenly")
+    given = {name: option for name, option in options.items() if option not in (None, False)}
+    if key_heads not in (None, heads):
+        given["key_heads"] = key_heads
+    names = {}
+    if relative is not None:
+        table = (relative[0], heads)
+        names["relative"] = builder.parameter("relative", table, Initial("constant"), decays=False)
+        given |= {"buckets": relative[0], "max_distance": relative[1]}
+    shape = (*query.shape[:-1], value.width // (key_heads or heads) * heads)
     return builder.add_operation(
-        "attention", (query, key, value), shape, part="heads", heads=heads, scale=scale
+        "attention",
+        (query, key, value),
+        shape,
+        part="heads",
+        parameters=names,
+        heads=heads,
+        scale=1.0 / math.sqrt(query.width // heads),
+        **given,
     )
 
 
 def multiply_adds(
     op: Operation, values: Mapping[str, Value], length: int, above: bool
 ) -> tuple[int, int]:
-    query, key, value = (values[name] for name in op.inputs)
+    query, key, _ = (values[name] for name in op.inputs)
     keys = size_of(key.shape[:-1], length)
-    products = size_of(query.shape[:-1], length) * keys * (query.width + value.width)
+    out = values[op.output]
+    products = size_of(query.shape[:-1], length) * keys * (query.width + out.width)
     return products, 2 * products
 
 
@@ -49,34 +85,104 @@ def forward(compiler: Compiler, op: Operation) -> None:
     heads = op.attributes["heads"]
     most_queries, most_keys = (compiler.most_rows(name) for name in (query, key))
     keeps = compiler.purpose != "predict"
-    # The native side takes a width above 1 to say that every head's weights are kept.
-    kept = compiler.group * heads if keeps else 1
-    probabilities = compiler.region(
-        0, 2 if keeps else 1, 1, kept * most_queries * compiler.padded(most_keys)
-    )
     values = {
         "x": compiler.value(query),
         "z": compiler.value(key),
         "v": compiler.value(value),
     }
-    shared = {"probabilities": probabilities, "heads": heads, "scale": op.attributes["scale"]}
-    scratch = compiler.scratch(_scratch(compiler, op, most_queries, most_keys))
+    whole_keys = 0 if op.attributes.get("softcap") else WHOLE_KEYS
+    # What is kept of a head: rows of weights, or where they are too long a number for each row.
+    rows = most_queries
+    if compiler.graph.values[query].shape[0] == compiler.graph.values[key].shape[0]:
+        rows = min(rows, whole_keys)  # as many as keys
+    if most_keys > whole_keys and not isinstance(compiler.graph.values[key].shape[0], Ragged):
+        rows = 0  # never whole
+    kept = max(rows * compiler.padded(min(most_keys, whole_keys)), compiler.padded(most_queries))
+    shared = {
+        # The native side takes a width above 1 to say that every head's are kept.
+        "probabilities": compiler.region(
+            0, 2 if keeps else 1, 1, kept * (compiler.group * heads if keeps else 1)
+        ),
+        "kept": kept,
+        "whole_keys": whole_keys,
+        "heads": heads,
+        "scale": op.attributes["scale"],
+        **_rules(compiler, op, most_queries, most_keys),
+    }
+    scratch = compiler.scratch(_scratch(compiler, op, most_queries, most_keys, whole_keys))
     compiler.kept[op.output] = compiler.emit(
         op, "attention", **values, y=compiler.value(op.output), scratch=scratch, **shared
     )
     if compiler.purpose == "weights":
         slot = sum(i.kind == "store_weights" for i in compiler.instructions)
-        compiler.emit(op, "store_weights", **values, slot=slot, **shared)
+        compiler.emit(op, "store_weights", **values, slot=slot, scratch=scratch, **shared)
 
 
-def _scratch(compiler: Compiler, op: Operation, most_queries: int, most_keys: int) -> int:
-    """Room for a transposed operand beside rows of dP, or for one head's result."""
+def _rules(compiler: Compiler, op: Operation, most_queries: int, most_keys: int) -> dict[str, Any]:
+    """What the instruction says of scores and of who may attend to whom; see rules.h."""
+    given, far = op.attributes, most_queries + most_keys
+    left, right = given.get("window") or (None, None)
+    left, right = (far if n is None else n for n in (left, right))
+    rules: dict[str, Any] = {
+        "key_heads": given.get("key_heads") or 0,
+        "softcap": given.get("softcap") or 0.0,
+        "left": left,
+        "right": min(right, 0) if given.get("causal") else right,
+        "distances": compiler.block(op, "distances"),
+    }
+    if given.get("pattern") is not None:
+        rules["pattern"] = len(compiler.patterns)
+        compiler.patterns.append(given["pattern"].blocks(most_queries, most_keys))
+    if "relative" in op.parameters:
+        rules["table"] = compiler.block(op, "relative")
+        width = compiler.padded(compiler.storage.blocks[rules["distances"]].width)
+        rules["biases"] = compiler.scratch(given["heads"] * width)
+    limited = left < far or rules["right"] < far or "pattern" in rules
+    rules["ruled"] = int(limited or rules["distances"] >= 0 or rules["softcap"] > 0)
+    return rules
+
+
+def constants(op: Operation, values: Mapping[str, Value], longest: int) -> dict[str, np.ndarray]:
+    """What depends on distance alone: rows from distance −most to most, in the middle 0.
+
+    For ALiBi the numbers themselves, a row a head; for a learned table one row, which of its
+    rows belongs to a distance.
+    """
+    most = max(most_of(values[name], longest) for name in op.inputs[:2])
+    distances = np.arange(-most, most + 1)
+    if op.attributes.get("alibi"):
+        return {"distances": -alibi_slopes(op.attributes["heads"])[:, None] * np.abs(distances)}
+    if "relative" in op.parameters:
+        buckets = t5_buckets(
+            1,
+            2 * most + 1,
+            buckets=op.attributes["buckets"],
+            max_distance=op.attributes["max_distance"],
+            bidirectional=not op.attributes.get("causal"),
+            offset=most,
+        )
+        return {"distances": buckets}
+    return {}
+
+
+def _scratch(
+    compiler: Compiler, op: Operation, most_queries: int, most_keys: int, whole_keys: int
+) -> int:
+    """Room for a transposed operand beside rows of dP, or for one head's result; and where rows
+    may go tile by tile for what that takes."""
     heads = op.attributes["heads"]
-    values = compiler.graph.values
-    width = compiler.padded(max(values[name].width // heads for name in op.inputs))
-    whole_tiles = -(-most_keys // KEY_TILE) * KEY_TILE
-    turned = width * whole_tiles + TILE_ROWS * compiler.padded(most_keys)
-    return max(turned, max(most_queries, most_keys) * width)
+    key_heads = op.attributes.get("key_heads") or heads
+    query, _, value = (compiler.graph.values[name] for name in op.inputs)
+    D, F = compiler.padded(query.width // heads), compiler.padded(value.width // key_heads)
+    keys = min(most_keys, whole_keys)
+    whole_tiles = -(-keys // KEY_TILE) * KEY_TILE
+    turned = max(D, F) * whole_tiles + TILE_ROWS * compiler.padded(keys)
+    whole = max(turned, max(most_queries, keys) * max(D, F))
+    if most_keys <= whole_keys:
+        return whole
+    rows = 2 * most_queries * (D + F) + most_keys * (D + F) + compiler.padded(most_queries)
+    tiles = 3 * (D + F) * KEY_TILE + 4 * KEY_TILE * KEY_TILE + QUERIES * (F + 3)
+    return max(whole, rows + tiles)
 
 
 def backward(compiler: Compiler, op: Operation) -> None:
@@ -84,13 +190,13 @@ def backward(compiler: Compiler, op: Operation) -> None:
     # In the order in which the kernel writes them: the same value may be key and value.
     (dv, add_v), (dx, add_x), (dz, add_z) = (compiler.into(n) for n in (value, query, key))
     forward = compiler.kept[op.output]
+    d_biases = -1
+    if forward.biases >= 0:
+        d_biases = compiler.scratch(compiler.regions[forward.biases].floats + 2 * KEY_TILE)
     compiler.emit(
         op,
         "attention",
         backward=1,
-        x=forward.x,
-        z=forward.z,
-        v=forward.v,
         dx=dx,
         dz=dz,
         dv=dv,
@@ -98,8 +204,15 @@ def backward(compiler: Compiler, op: Operation) -> None:
         accumulate_x=add_x,
         accumulate_z=add_z,
         accumulate_v=add_v,
-        probabilities=forward.probabilities,
+        d_biases=d_biases,
         scratch=compiler.scratch(compiler.regions[forward.scratch].floats),
-        heads=forward.heads,
-        scale=forward.scale,
+        # Rows that went tile by tile are found again with the help of what they gave.
+        y=forward.y if compiler.most_rows(key) > forward.whole_keys else -1,
+        **{name: getattr(forward, name) for name in SAME_IN_BOTH},
     )
+
+
+SAME_IN_BOTH = (
+    "x", "z", "v", "probabilities", "kept", "whole_keys", "heads", "key_heads", "scale", "softcap",
+    "ruled", "left", "right", "pattern", "distances", "biases", "table",
+)  # fmt: skip

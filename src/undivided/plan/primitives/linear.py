@@ -6,6 +6,7 @@ linear layers (`merged`, `fold`), a position table (`position`), an activation (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,24 @@ def lower(
     )
 
 
+def lower_tied(builder: Builder, x: Value, table: str, *, bias: bool) -> Value:
+    """y = x·tableᵀ/√width + b, with the table of an embedding that is named by its layer.
+
+    Rows of a table have a variance of 1 in each number; with 1/√width scores have it too.
+    """
+    parameter = builder.table_of(table)
+    vocabulary, width = parameter.shape
+    if x.width != width:
+        raise builder.refuse(x, f"a width of {width}, that of {table!r}, to which it is tied")
+    names = {"weight": parameter.name}
+    if bias:
+        names["bias"] = builder.parameter("bias", (vocabulary,), Initial("constant"), decays=False)
+    scale = 1 / math.sqrt(width)
+    x = builder.add_operation("rescale", (x,), x.shape, part="scaled", scale=scale, offset=0.0)
+    shape = (*x.shape[:-1], vocabulary)
+    return builder.add_operation("linear", (x,), shape, parameters=names, turned=True)
+
+
 def multiply_adds(
     op: Operation, values: Mapping[str, Value], length: int, above: bool
 ) -> tuple[int, int]:
@@ -47,7 +66,9 @@ def multiply_adds(
 
 
 def forward(compiler: Compiler, op: Operation) -> None:
-    function = op.attributes.get("function", "none")
+    function, turned = op.attributes.get("function", "none"), op.attributes.get("turned", False)
+    if turned:
+        compiler.transposed.add(compiler.block(op, "weight"))
     compiler.emit(
         op,
         "linear",
@@ -58,6 +79,7 @@ def forward(compiler: Compiler, op: Operation) -> None:
         bias=compiler.block(op, "bias"),
         table=compiler.block(op, "table"),
         function=function,
+        turned=int(turned),
     )
 
 
@@ -89,6 +111,7 @@ def backward(compiler: Compiler, op: Operation) -> None:
         bias=compiler.block(op, "bias"),
         table=table,
         function=function,
+        turned=int(op.attributes.get("turned", False)),
     )
 
 

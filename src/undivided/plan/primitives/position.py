@@ -16,9 +16,12 @@ __all__ = ["backward", "forward", "lower"]
 def lower(builder: Builder, x: Value, initial: Initial | None) -> Value:
     """y[t] = x[t] + table[t]; the table is a parameter, or fixed sinusoidal without one."""
     builder.expect_sequence(x)
+    builder.placed = True
     length, width = x.shape
     if initial is None:
         return builder.add_operation("position", (x,), x.shape)
+    if isinstance(length, Ragged) and length.most is not None:
+        length = length.most  # shorter samples use the first rows
     if isinstance(length, Ragged):
         raise builder.refuse(
             x,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from undivided.plan.plan import Operation, Plan, Ragged
 from undivided.plan.primitives import PRIMITIVES
@@ -63,7 +63,7 @@ def group_size(graph: Graph) -> int:
     rows = [
         _rows(graph, op.output)
         for op in graph.operations
-        if op.output != graph.input or op.kind == "load"
+        if op.output not in graph.inputs or op.kind == "load"
     ]
     most = max(GROUP_ROWS if isinstance(r, Ragged) else r for r in rows)
     return max(1, min(MOST_GROUP, GROUP_ROWS // max(most, 1)))
@@ -98,6 +98,7 @@ class Compiler:
         self.masked: set[str] = set()
         self.transposed: set[int] = set()
         self.instructions: list[Instruction] = []
+        self.patterns: list[Any] = []
         self.backwards = purpose in ("train", "pull_back")
         self.learned = self._values_with_gradients()
 
@@ -121,10 +122,23 @@ class Compiler:
         if rows not in self.axis_index:
             self.axis_index[rows] = len(self.axes)
             if isinstance(rows, Ragged):
-                self.axes.append(Axis(-1, self.longest))
+                self.axes.append(Axis(-1, self.longest, self._bringing(rows)))
             else:
                 self.axes.append(Axis(rows, rows))
         return self.axis_index[rows]
+
+    def _bringing(self, axis: Ragged) -> int:
+        """The number of the input that a ragged axis has its lengths from."""
+        return next(i for i, e in enumerate(self.plan.inputs) if e.shape[:1] == (axis,))
+
+    def input_number(self, name: str) -> int:
+        """Which of the samples' inputs a value is."""
+        return [entry.name for entry in self.plan.inputs].index(name)
+
+    def numbers_before(self, name: str) -> int:
+        """How many inputs of numbers, and not of ids, stand before this one."""
+        before = self.plan.inputs[: self.input_number(name)]
+        return sum(entry.vocabulary is None for entry in before)
 
     def region(self, axis: int, width: int, stride: int, floats: int) -> int:
         self.regions.append(_Region(axis, width, stride, floats, base=len(self.regions)))
@@ -223,6 +237,7 @@ class Compiler:
             self.storage.gradient_floats,
             self.storage.derived_floats,
             self.storage.constants,
+            tuple(self.patterns),
         )
 
     def _finish_forward(self) -> None:

@@ -19,7 +19,7 @@ class Graph:
     to whole vectors.
     """
 
-    input: str
+    inputs: tuple[str, ...]
     output: str
     values: Mapping[str, Value]
     operations: tuple[Operation, ...]
@@ -53,7 +53,6 @@ class Graph:
 
 
 def graph_of(plan: Plan) -> Graph:
+    inputs = tuple(entry.name for entry in plan.inputs)
     values = dict(plan.values)
-    return Graph(
-        plan.input.name, plan.output.name, values, plan.operations, parameters=plan.parameters
-    )
+    return Graph(inputs, plan.output.name, values, plan.operations, parameters=plan.parameters)

@@ -19,7 +19,7 @@ __all__ = ["backward", "forward"]
 
 
 def forward(compiler: Compiler, op: Operation) -> None:
-    shape = compiler.graph.values[compiler.graph.input].shape
+    shape = compiler.graph.values[op.attributes["input"]].shape
     cut = _cut(compiler, op)
     floats = math.prod(n for n in shape if isinstance(n, int))
     compiler.emit(
@@ -29,17 +29,19 @@ def forward(compiler: Compiler, op: Operation) -> None:
         scratch=compiler.scratch(compiler.padded(floats)) if cut else -1,
         scale=op.attributes["scale"],
         offset=op.attributes["offset"],
+        slot=compiler.input_number(op.attributes["input"]),
         **cut,
     )
 
 
 def backward(compiler: Compiler, op: Operation) -> None:
     dx, scale = compiler.gradient(op.output), op.attributes["scale"]
-    compiler.emit(op, "store", x=dx, scale=scale, **_cut(compiler, op))
+    slot = compiler.numbers_before(op.attributes["input"])
+    compiler.emit(op, "store", x=dx, scale=scale, slot=slot, **_cut(compiler, op))
 
 
 def _cut(compiler: Compiler, op: Operation) -> dict[str, int]:
     """The geometry of the patches; nothing where rows come as they are."""
     size = op.attributes["size"]
-    shape = compiler.graph.values[compiler.graph.input].shape
+    shape = compiler.graph.values[op.attributes["input"]].shape
     return {} if size is None else geometry(shape, size)

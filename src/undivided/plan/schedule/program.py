@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class Axis:
 
     rows: int
     most: int
+    input: int = 0
+    """Which input brings its own."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,18 @@ class Instruction:
     mask: int = -1
     before: int = -1
     probabilities: int = -1
+    kept: int = 0
+    whole_keys: int = 0
+    key_heads: int = 0
+    ruled: int = 0
+    left: int = 0
+    right: int = 0
+    pattern: int = -1
+    distances: int = -1
+    biases: int = -1
+    d_biases: int = -1
     scratch: int = -1
+    turned: int = 0
     weight: int = -1
     bias: int = -1
     table: int = -1
@@ -70,6 +84,7 @@ class Instruction:
     scale: float = 1.0
     offset: float = 0.0
     rate: float = 0.0
+    softcap: float = 0.0
     layer: str = field(default="", repr=False)
 
     def buffers(self) -> list[int]:
@@ -86,7 +101,8 @@ class Instruction:
 
 
 _BUFFER_FIELDS = (
-    "x", "y", "z", "v", "dx", "dy", "dz", "dv", "mask", "before", "probabilities", "scratch",
+    "x", "y", "z", "v", "dx", "dy", "dz", "dv", "mask", "before", "probabilities",
+    "biases", "d_biases", "scratch",
 )  # fmt: skip
 
 
@@ -105,3 +121,5 @@ class Program:
     gradient_floats: int
     derived_floats: int
     constants: Mapping[int, np.ndarray]
+    patterns: tuple[Any, ...]
+    """Masks in blocks: what `undivided.masks` makes of them."""

@@ -90,12 +90,18 @@ def _alone_before(graph: Graph, value: str, attention: Operation) -> Operation |
     return linear if graph.only_reader(value) is attention else None
 
 
+def _has_one_plain_head(op: Operation) -> bool:
+    """One head whose scores are products, and whose queries all see something."""
+    plain = {"heads", "scale", "causal"}.issuperset(op.attributes) and not op.parameters
+    return op.kind == "attention" and op.attributes["heads"] == 1 and plain
+
+
 def fold_scores(graph: Graph) -> Graph:
     """With one head, (x·Wq + bq)·(x·Wk + bk)ᵀ is (x·Wq·Wkᵀ + bq·Wkᵀ)·xᵀ to a softmax."""
     values = dict(graph.values)
     instead: dict[str, Sequence[Operation]] = {}
     for op in graph.operations:
-        if op.kind != "attention" or op.attributes["heads"] != 1:
+        if not _has_one_plain_head(op):
             continue
         query, key = (_alone_before(graph, name, op) for name in op.inputs[:2])
         if query is None or key is None or query.inputs != key.inputs:
@@ -117,7 +123,7 @@ def fold_values(graph: Graph) -> Graph:
     values = dict(graph.values)
     instead: dict[str, Sequence[Operation]] = {}
     for op in graph.operations:
-        if op.kind != "attention" or op.attributes["heads"] != 1:
+        if not _has_one_plain_head(op):
             continue
         value, after = _alone_before(graph, op.inputs[2], op), graph.only_reader(op.output)
         if value is None or after is None or not _is_plain_linear(after):
@@ -213,7 +219,16 @@ def fuse_activation(graph: Graph) -> Graph:
 
 def fuse_input(graph: Graph) -> Graph:
     """Rescaling and cutting into patches happen while a sample is read."""
-    value, scale, offset, size = graph.input, 1.0, 0.0, None
+    for source in graph.inputs:
+        graph = _loading(graph, source)
+    return graph
+
+
+def _loading(graph: Graph, source: str) -> Graph:
+    """The graph with an operation that reads one input; ids are read by who embeds them."""
+    if any(op.kind == "embed" for op in graph.readers.get(source, [])):
+        return graph
+    value, scale, offset, size = source, 1.0, 0.0, None
     absorbed: list[Operation] = []
     while (op := graph.only_reader(value)) is not None and size is None:
         if op.kind == "rescale":
@@ -225,7 +240,7 @@ def fuse_input(graph: Graph) -> Graph:
             break
         absorbed.append(op)
         value = op.output
-    attributes = {"scale": scale, "offset": offset, "size": size}
+    attributes = {"input": source, "scale": scale, "offset": offset, "size": size}
     load = Operation("load", (), value, absorbed[-1].layer if absorbed else "", {}, attributes)
     without = graph.replacing({op.output: () for op in absorbed})
     return replace(without, operations=(load, *without.operations))

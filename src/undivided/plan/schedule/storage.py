@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from undivided.plan.plan import Operation, Plan, Ragged
+from undivided.plan.primitives import attention, rotary
 from undivided.plan.schedule.graph import Graph
 from undivided.plan.schedule.rewrites import Folded, padded
 
@@ -88,8 +89,15 @@ class Storage:
     """Where in the derived array a constant begins, and its rows."""
 
 
+CONSTANTS = {"attention": attention.constants, "rotary": rotary.constants}
+"""Tables that some primitives read and nobody trains."""
+
+
 def store(plan: Plan, graph: Graph, longest: int) -> Storage:
     """Lay out the parameters of a graph. `longest` is the most rows of a ragged axis."""
+    weights = {
+        op.parameters["weight"] for op in graph.operations if op.attributes.get("turned", False)
+    }
     layout = _Layout(plan)
     for op in graph.operations:
         folded = op.attributes.get("fold")
@@ -97,11 +105,15 @@ def store(plan: Plan, graph: Graph, longest: int) -> Storage:
             layout.fold(op, folded, graph.values[op.inputs[0]].width)
             continue
         for role, names in _roles(op).items():
-            layout.add((op.output, role), names, turned=role == "weight")
+            turned = role == "weight" or not weights.isdisjoint(names)
+            layout.add((op.output, role), names, turned=turned)
         if _needs_fixed_table(op):
             value = graph.values[op.output]
             rows = longest if isinstance(value.shape[0], Ragged) else value.shape[0]
             layout.constant((op.output, "table"), sinusoidal_table(rows, value.width))
+        if op.kind in CONSTANTS:
+            for role, numbers in CONSTANTS[op.kind](op, graph.values, longest).items():
+                layout.constant((op.output, role), numbers)
     return layout.storage()
 
 
@@ -114,6 +126,7 @@ class _Layout:
         self.index: dict[tuple[str, str], int] = {}
         self.places: dict[str, Place] = {}
         self.folds: list[Fold] = []
+        self.shared: dict[tuple[str, ...], int] = {}
         self.constants: dict[int, np.ndarray] = {}
         self.floats = self.gradient_floats = self.derived_floats = 0
 
@@ -136,6 +149,9 @@ class _Layout:
 
         Not `direct`: the samples' gradients reach it through a fold only.
         """
+        if tuple(names) in self.shared:  # tied: a parameter that several operations name
+            self.index[key] = self.shared[tuple(names)]
+            return self.index[key]
         parameters = [self.plan.parameters[name] for name in names]
         rows = parameters[0].shape[0] if len(parameters[0].shape) == 2 else 1
         stride = sum(padded(p.shape[-1]) for p in parameters)
@@ -148,7 +164,8 @@ class _Layout:
         decays, rate = parameters[0].decays, parameters[0].rate
         block = Block(self.floats, rows, width, stride, decays=decays, rate=rate)
         self.floats += rows * stride
-        return self._append(key, block, turned=turned, direct=direct)
+        self.shared[tuple(names)] = number = self._append(key, block, turned=turned, direct=direct)
+        return number
 
     def constant(self, key: tuple[str, str], rows: np.ndarray) -> None:
         stride = padded(rows.shape[1])

@@ -1,0 +1,170 @@
+"""TransformerEncoder and TransformerDecoder: attention and a feed-forward part, both residual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from undivided.description import argument
+from undivided.errors import ArgumentError
+from undivided.layers.activation import Function
+from undivided.layers.attention import MultiHeadAttention, ScorePositions
+from undivided.layers.base import Layer
+from undivided.layers.dense import Dense
+from undivided.layers.normalization import LayerNormalization
+from undivided.layers.patterns import Pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from undivided.plan.builder import Builder
+    from undivided.plan.plan import Value
+
+__all__ = ["TransformerDecoder", "TransformerEncoder"]
+
+
+@dataclass(frozen=True)
+class TransformerEncoder(Layer):
+    """Each token looks at all others, then goes through a small network of its own.
+
+        x = x + Attention(Norm(x))            norm="pre"; with norm="post"
+        x = x + W2·f(W1·Norm(x))              x = Norm(x + Attention(x)), x = Norm(x + W2·f(W1·x))
+
+    Before the first one the network adds positions to its tokens, unless it states its own: a
+    layer of positions, `positions` here, or `positions: none` beside its layers. A stack with
+    norm="pre" ends without a norm; LayerNormalization() after it adds one.
+    """
+
+    prefix: ClassVar[str] = "encoder"
+
+    num_heads: int = argument(doc="how many heads look side by side", at_least=1)
+    d_model: int | None = argument(
+        None, doc="the width of tokens, which is that of what comes in", at_least=1
+    )
+    dff: int | None = argument(
+        None,
+        doc="the width inside the feed-forward part; else four times that of tokens",
+        at_least=1,
+    )
+    activation: Function = argument("relu", doc="f")
+    norm: Literal["pre", "post"] = argument("pre", doc="where the norms stand")
+    epsilon: float = argument(1e-5, doc="the ε of the norms", above=0.0)
+    bias: bool = argument(True, doc="whether linear layers add biases")
+    key_dim: int | None = argument(
+        None, doc="the width of a head; else that of tokens / num_heads", at_least=1
+    )
+    kv_heads: int | None = argument(
+        None, doc="how many heads of keys and values; else num_heads", at_least=1
+    )
+    window: int | tuple[int | None, int | None] | None = argument(
+        None, doc="how many tokens before and after are seen", at_least=0
+    )
+    pattern: Pattern | None = argument(None, doc="a block-sparse pattern of who sees whom")
+    softcap: float | None = argument(None, doc="what scores stay within", above=0.0)
+    positions: ScorePositions | None = argument(None, doc="how scores know where tokens stand")
+    ff_dim: int | None = argument(None, doc="another name of dff", at_least=1)
+
+    def check(self) -> None:
+        if self.dff is not None and self.ff_dim not in (None, self.dff):
+            raise ArgumentError(
+                f"The 'dff' of {self.keyword} is {self.dff}, and 'ff_dim', another name of it, is "
+                f"{self.ff_dim}. Give one of the two.",
+                argument="ff_dim",
+            )
+
+    def lower(self, builder: Builder, x: Value) -> Value:
+        x = self._placed(builder, x)
+        x = self._residual(builder, x, "attention", self._attention(causal=False))
+        x = self._feed_forward(builder, x)
+        builder.has_encoder = True
+        return x
+
+    def _placed(self, builder: Builder, x: Value) -> Value:
+        """The tokens, of the right width, which know where they stand."""
+        builder.expect_sequence(x)
+        if self.d_model not in (None, x.width):
+            raise builder.refuse(
+                x,
+                f"tokens of width {self.d_model}, its d_model",
+                f"Dense({self.d_model}) before it brings them to that width.",
+            )
+        if self.positions is not None:
+            builder.placed = True
+        return builder.place(x)
+
+    def _attention(self, *, causal: bool) -> MultiHeadAttention:
+        return MultiHeadAttention(
+            num_heads=self.num_heads,
+            key_dim=self.key_dim,
+            bias=self.bias,
+            kv_heads=self.kv_heads,
+            causal=causal,
+            window=self.window,
+            pattern=self.pattern,
+            softcap=self.softcap,
+            positions=self.positions,
+        )
+
+    def _residual(
+        self,
+        builder: Builder,
+        x: Value,
+        name: str,
+        layer: MultiHeadAttention,
+        attend: Callable[[Builder, Value], Value] | None = None,
+    ) -> Value:
+        """x + layer(Norm(x)), or Norm(x + layer(x))."""
+        normalization = LayerNormalization(epsilon=self.epsilon)
+        y = x
+        if self.norm == "pre":
+            y = builder.part(normalization, f"{name}_norm", y)
+        y = builder.part(layer, name, y, attend)
+        x = builder.add(x, y)
+        return x if self.norm == "pre" else builder.part(normalization, f"{name}_norm", x)
+
+    def _feed_forward(self, builder: Builder, x: Value) -> Value:
+        normalization = LayerNormalization(epsilon=self.epsilon)
+        inner = self.dff or self.ff_dim or 4 * x.width
+        y = x
+        if self.norm == "pre":
+            y = builder.part(normalization, "feed_norm", y)
+        y = builder.part(
+            Dense(units=inner, activation=self.activation, bias=self.bias), "feed_in", y
+        )
+        y = builder.part(Dense(units=x.width, bias=self.bias), "feed_out", y)
+        x = builder.add(x, y)
+        return x if self.norm == "pre" else builder.part(normalization, "feed_norm", x)
+
+
+@dataclass(frozen=True)
+class TransformerDecoder(TransformerEncoder):
+    """Each token looks at those before it, then at what an encoder made, where there is one.
+
+        x = x + Attention(Norm(x))            causal: nothing that comes later is seen
+        x = x + Attention(Norm(x), memory)    where the network has an encoder before it
+        x = x + W2·f(W1·Norm(x))
+
+    After encoders the first decoder starts from the target: the network's second input, or where
+    it declares one alone the targets shifted right by one, embedded as the source is. Without
+    encoders it goes on with what comes in: a causal language model.
+    """
+
+    prefix: ClassVar[str] = "decoder"
+
+    def lower(self, builder: Builder, x: Value) -> Value:
+        if builder.has_encoder and builder.memory is None:
+            x = builder.embed_target(builder.begin_decoding(x))
+        x = self._placed(builder, x)
+        x = self._residual(builder, x, "attention", self._attention(causal=True))
+        memory = builder.memory
+        if memory is not None:
+            cross = MultiHeadAttention(
+                num_heads=self.num_heads,
+                key_dim=self.key_dim,
+                bias=self.bias,
+                kv_heads=self.kv_heads,
+            )
+            x = self._residual(
+                builder, x, "cross", cross, lambda inside, y: cross.attend(inside, y, memory)
+            )
+        return self._feed_forward(builder, x)
