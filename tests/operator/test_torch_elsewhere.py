@@ -56,9 +56,16 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def same(found: Any, expected: Any, leaves: list[Any]) -> None:
+    """Results and the gradients of all of them together."""
+    found = [x for x in found if x is not None]
+    expected = list(expected) if isinstance(expected, tuple) else [expected]
+    gradients = []
+    for results in (found, expected):
+        given = [torch.linspace(-1, 1, x.numel(), dtype=x.dtype).reshape(x.shape) for x in results]
+        gradients.append(
+            torch.autograd.grad(results, leaves, given, allow_unused=True, materialize_grads=True)
+        )
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
-    d_out = torch.linspace(-1, 1, found.numel(), dtype=found.dtype).reshape(found.shape)
-    gradients = [torch.autograd.grad(out, leaves, d_out) for out in (found, expected)]
     for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
@@ -72,8 +79,13 @@ def test_the_same_numbers(options: dict[str, Any]) -> None:
         if name in options:
             options[name] = drawn(*options[name])
             leaves.append(options[name])
-    found = torch_elsewhere.attention(*leaves[:3], **all_options(**options))
-    same(found, undivided.attention(*leaves[:3], **options), leaves)
+    for asked in (
+        {},
+        {"return_weights": True, "return_lse": True},
+        {"return_weights": ([2, 2], [0, 4])},
+    ):
+        found = torch_elsewhere.attention(*leaves[:3], **all_options(**options), **asked)
+        same(found, undivided.attention(*leaves[:3], **options, **asked), leaves)
 
 
 def test_a_bias_that_forbids() -> None:
@@ -93,7 +105,7 @@ def test_padding_reaches_nothing() -> None:
         leaves[2][1] = torch.inf
     found = torch_elsewhere.attention(*leaves, **all_options(**LENGTHS))
     same(found, undivided.attention(*leaves, **LENGTHS), leaves)
-    assert found.isfinite().all()
+    assert found[0].isfinite().all()
 
 
 @pytest.mark.parametrize("layout", ["bshd", "flat"])
@@ -114,8 +126,9 @@ def test_nothing_at_all(empty: str) -> None:
     n = {"B": B, "S": S, "T": T, empty: 0}
     leaves = [drawn(n["B"], H, n["S"], D), drawn(n["B"], K, n["T"], D), drawn(n["B"], K, n["T"], F)]
     for options in ({}, {"causal": "bottom_right"}):
-        found = torch_elsewhere.attention(*leaves, **all_options(**options))
-        same(found, undivided.attention(*leaves, **options), leaves)
+        asked = {"return_weights": True, "return_lse": True}
+        found = torch_elsewhere.attention(*leaves, **all_options(**options), **asked)
+        same(found, undivided.attention(*leaves, **options, **asked), leaves)
 
 
 @pytest.mark.parametrize("options", [{}, {"causal": "bottom_right"}, {"window": (1, 1),
@@ -130,14 +143,15 @@ def test_sequences_end_to_end(options: dict[str, Any]) -> None:
         leaves.append(options["sinks"])
     names = "query_offset", "scale", "softcap", "seed"
     given = {"causal": False, "window": None, "dropout": 0.0, **dict.fromkeys(names), **options}
-    found = torch_elsewhere.attention_varlen(*leaves[:3], starts, **given)
-    same(found, undivided.attention_varlen(*leaves[:3], *starts, **options), leaves)
+    for asked in ({}, {"return_lse": True}):
+        found = torch_elsewhere.attention_varlen(*leaves[:3], starts, **given, **asked)
+        same(found, undivided.attention_varlen(*leaves[:3], *starts, **options, **asked), leaves)
 
 
 def test_dropout_is_pytorchs_own() -> None:
     q, k, v = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 4096, 4), torch.ones(1, 1, 4096, 1)
     torch.manual_seed(1)
-    out = torch_elsewhere.attention(q, k, v, **all_options(dropout=0.25))
+    out, _, _ = torch_elsewhere.attention(q, k, v, **all_options(dropout=0.25))
     assert out.item() == pytest.approx(1.0, abs=0.05) and out.item() != 1.0
 
 
@@ -152,6 +166,16 @@ def test_the_front_door_leads_there() -> None:
     assert out.device.type == "meta" and out.shape == (4, H, D)
 
 
+def test_what_takes_pytorchs_place_leads_there_too() -> None:
+    from undivided.torch import MultiheadAttention, sdpa
+
+    layer = MultiheadAttention(8, 2, batch_first=True, device="meta")
+    x = meta(3, 5, 8)
+    out, weights = layer(x, x, x, key_padding_mask=meta(3, 5, dtype=torch.bool))
+    assert out.device.type == "meta" and weights.shape == (3, 5, 5)
+    assert sdpa(x, x, x, is_causal=True).device.type == "meta"
+
+
 def meta(*shape: int, dtype: Any = None) -> Any:
     return torch.zeros(shape, device="meta", dtype=dtype)
 
@@ -159,14 +183,12 @@ def meta(*shape: int, dtype: Any = None) -> Any:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"softcap": 2.0, "return_lse": True}, "On meta attention is PyTorch's "
-         "scaled_dot_product_attention, which has no 'softcap' and no 'return_lse'. Leave it out, "
+        ({"softcap": 2.0, "dropout": 0.1, "seed": 1}, "On meta attention is PyTorch's "
+         "scaled_dot_product_attention, which has no 'softcap' and no 'seed'. Leave it out, "
          "or move the tensors with .cpu()."),
         ({"dropout": 0.5, "seed": 1}, "On meta attention is PyTorch's "
          "scaled_dot_product_attention, which has no 'seed'. Leave it out, or move the tensors "
          "with .cpu()."),
-        ({"return_weights": True}, "On meta attention is PyTorch's scaled_dot_product_attention, "
-         "which has no 'return_weights'. Leave it out, or move the tensors with .cpu()."),
         ({"mask": torch.ones(2, 2, dtype=torch.bool)}, "The 'mask' of attention must be on meta, "
          "as 'query' is. Got cpu."),
         ({"mask": meta(2, 2)}, "The 'mask' of attention must be a boolean tensor, True where a "

@@ -116,8 +116,10 @@ def attention_varlen(
         from undivided._operator import torch_elsewhere
 
         starts = cu_query, cu_key
-        return torch_elsewhere.attention_varlen(
-            query, key, value, starts, sinks=sinks, return_lse=return_lse, **given
+        return _asked_for(
+            torch_elsewhere.attention_varlen(
+                query, key, value, starts, sinks=sinks, return_lse=return_lse, **given
+            )
         )
     if given["dropout"] and given["seed"] is None:
         given["seed"] = drawn_seed(query)
@@ -145,14 +147,14 @@ def attention_varlen(
     return _results(query, key, value, None, sinks, call)
 
 
-def _elsewhere(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+def _elsewhere(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
     from undivided._operator import torch_elsewhere
 
     for name in CONSTANT:
         x = options[name]
         if isinstance(x, Tensor) and x.device != query.device:
             raise refuse(name, f"on {query.device}, as 'query' is", x.device)
-    return torch_elsewhere.attention(query, key, value, **options)
+    return _asked_for(torch_elsewhere.attention(query, key, value, **options))
 
 
 def in_a_program(query: Tensor) -> bool:

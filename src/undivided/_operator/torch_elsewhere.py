@@ -1,7 +1,8 @@
 """undivided.attention for tensors that are not in the CPU's memory: PyTorch's own operator.
 
 Until there are kernels for them, they go through `scaled_dot_product_attention` with everything
-that may not be attended to in one mask. What that operator has no way to say is refused.
+that may not be attended to in one mask. Weights and log-sum-exp are found by their formulas; what
+cannot be said there is refused.
 
     allowed[b,h,i,j] = mask ∧ i < query_length ∧ j < key_length ∧ p − left ≤ j ≤ p + right
                        p = i + offset: where query i stands among the keys
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from undivided._operator.attention import Order, heads_first, packed_options
+from undivided._operator.attention import Order, Wanted, heads_first, packed_options
 from undivided._operator.masks import Mask
 from undivided._operator.options import (
     UNBOUNDED,
@@ -74,9 +75,9 @@ def attention(
     layout: Any = "bhsd",
     threads: int | None = None,  # there are none to choose
     **given: Any,
-) -> Tensor:
-    """As `undivided.attention`, which has the words for it."""
-    _refuse_what_is_not_there(query, {**given, "return_weights": return_weights}, return_lse)
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """out, weights and lse, of which the last two are None unless asked for."""
+    _refuse_what_is_not_there(query, given)
     order, q, k, v = heads_first(query, key, value, num_heads, num_kv_heads, layout)
     sizes = order.sizes
     options = options_for(sizes, **_constants(given))
@@ -95,8 +96,16 @@ def attention(
         if not bias.is_floating_point():
             raise refuse("bias", "of floats", bias.dtype)
         bias = broadcastable("bias", bias, sizes)  # type: ignore[arg-type,assignment]
-    out = _attend(q, k, v, bias, _sinks(sinks, sizes), rules, options, sizes)
-    return _outside(out, order)
+    added = bias, _sinks(sinks, sizes), rules, options, sizes
+    out = _outside(_attend(q, k, v, *added), order)
+    wanted = Wanted(return_weights, sizes)
+    if not wanted.any and not return_lse:
+        return out, None, None
+    weights, lse = _weights(q, k, *added)
+    if wanted.any:
+        heads, rows = (torch.from_numpy(n).to(out.device) for n in (wanted.heads, wanted.rows))
+        weights = weights[:, heads[:, None], rows[None, :]].to(out.dtype)
+    return out, weights if wanted.any else None, lse if return_lse else None
 
 
 def attention_varlen(
@@ -108,9 +117,9 @@ def attention_varlen(
     sinks: Tensor | None = None,
     return_lse: bool = False,
     **given: Any,
-) -> Tensor:
+) -> tuple[Tensor, None, Tensor | None]:
     """As `undivided.attention_varlen`: sequences side by side there and end to end again."""
-    _refuse_what_is_not_there(query, given, return_lse)
+    _refuse_what_is_not_there(query, given)
     order, q, k, v = heads_first(query, key, value, None, None, "packed")
     if given["dropout"]:
         given["seed"] = 0
@@ -138,11 +147,13 @@ def attention_varlen(
         x[0][:, torch.from_numpy(rows.clip(0, max(x.shape[2] - 1, 0))).to(x.device)].movedim(1, 0)
         for x, rows in ((q, rows_q), (k, rows_k), (v, rows_k))
     )  # [sequences, heads, longest, width]
-    out = _attend(q, k, v, None, _sinks(sinks, sizes), rules, options, each)
+    added = None, _sinks(sinks, sizes), rules, options, each
+    out = _attend(q, k, v, *added)
     assert options.query_lengths is not None
     real = np.nonzero(np.arange(each.S) < options.query_lengths[:, None])
     sequence, row = (torch.from_numpy(n).to(query.device) for n in real)
-    return out.transpose(1, 2)[sequence, row]
+    lse = _weights(q, k, *added)[1].transpose(1, 2)[sequence, row] if return_lse else None
+    return out.transpose(1, 2)[sequence, row], None, lse
 
 
 def _attend(
@@ -164,13 +175,9 @@ def _attend(
     if bias is None and sinks is None and rules.plain:
         causal = rules.right == 0
         return scaled_dot_product_attention(query, key, value, is_causal=causal, **shared)
-    allowed = _allowed(rules, sizes, query.device)
-    if bias is not None:
-        allowed = allowed & (bias != -torch.inf)
+    allowed = _allowed(rules, bias, sizes, query.device)
     reaches = allowed.any(dim=-1, keepdim=True)
-    query = query.masked_fill(~reaches, 0)
-    seen = _of_shared_heads(allowed.any(dim=-2), sizes)[..., None]
-    key, value = key.masked_fill(~seen, 0), value.masked_fill(~seen, 0)
+    query, key, value = _without_padding(allowed, sizes, query, key, value)
     if sinks is not None:  # one more key, which is nothing and has no value
         key, value = pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1))
         scores = query.new_zeros(()) if bias is None else bias.to(query.dtype)
@@ -189,7 +196,39 @@ def _attend(
     return out.masked_fill(~reaches, 0)
 
 
-def _allowed(rules: Rules, sizes: Sizes, device: torch.device) -> Tensor:
+def _weights(
+    query: Tensor,
+    key: Tensor,
+    bias: Tensor | None,
+    sinks: Tensor | None,
+    rules: Rules,
+    options: Options,
+    sizes: Sizes,
+) -> tuple[Tensor, Tensor]:
+    """Weights [B, H, S, T] and lse [B, H, S] by their formulas, in float32 at least."""
+    allowed = _allowed(rules, bias, sizes, query.device)
+    query, key = _without_padding(allowed, sizes, query, key)
+    dtype = torch.float64 if query.dtype is torch.float64 else torch.float32
+    query, key = query.to(dtype), key.to(dtype)
+    key = key.repeat_interleave(sizes.H // max(sizes.Hkv, 1), dim=1)
+    scores = query @ key.mT * options.scale
+    if bias is not None:
+        scores = scores + bias.to(dtype)
+    scores = scores.masked_fill(~allowed, -torch.inf)
+    column = scores.new_full((*scores.shape[:3], 1), -torch.inf)
+    if sinks is not None:
+        column = sinks.to(dtype)[:, None, None].expand_as(column)
+        if rules.query_lengths is not None:
+            row = torch.arange(sizes.S, device=query.device)[:, None]
+            column = column.masked_fill(row >= rules.query_lengths, -torch.inf)
+    scores = torch.cat([scores, column], dim=-1)
+    empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
+    scores = scores.masked_fill(empty, 0)
+    weights = scores.softmax(dim=-1)[..., : sizes.T].masked_fill(~allowed, 0)
+    return weights, scores.logsumexp(dim=-1).masked_fill(empty[..., 0], -torch.inf)
+
+
+def _allowed(rules: Rules, bias: Tensor | None, sizes: Sizes, device: torch.device) -> Tensor:
     """[B or 1, H or 1, S, T] bool."""
     i = torch.arange(sizes.S, device=device)[:, None]
     j = torch.arange(sizes.T, device=device)
@@ -203,7 +242,18 @@ def _allowed(rules: Rules, sizes: Sizes, device: torch.device) -> Tensor:
         allowed = allowed & (j >= position - rules.left)
     if rules.right < UNBOUNDED:
         allowed = allowed & (j <= position + rules.right)
-    return allowed if rules.mask is None else allowed & rules.mask
+    if rules.mask is not None:
+        allowed = allowed & rules.mask
+    return allowed if bias is None else allowed & (bias != -torch.inf)
+
+
+def _without_padding(
+    allowed: Tensor, sizes: Sizes, query: Tensor, *keys_and_values: Tensor
+) -> tuple[Tensor, ...]:
+    """0 in queries that may attend to nothing, and in keys and values that nobody may attend to."""
+    blind = ~allowed.any(dim=-1, keepdim=True)
+    unseen = ~_of_shared_heads(allowed.any(dim=-2), sizes)[..., None]
+    return query.masked_fill(blind, 0), *(x.masked_fill(unseen, 0) for x in keys_and_values)
 
 
 def _of_shared_heads(seen: Tensor, sizes: Sizes) -> Tensor:
@@ -216,17 +266,9 @@ def _of_shared_heads(seen: Tensor, sizes: Sizes) -> Tensor:
 # Options.
 
 
-def _refuse_what_is_not_there(query: Tensor, given: dict[str, Any], return_lse: bool) -> None:
-    asked = [
-        name
-        for name, value in (
-            ("softcap", given["softcap"] is not None),
-            ("seed", given["dropout"] and given["seed"] is not None),
-            ("return_weights", given.get("return_weights", False) not in (False, None)),
-            ("return_lse", return_lse),
-        )
-        if value
-    ]
+def _refuse_what_is_not_there(query: Tensor, given: dict[str, Any]) -> None:
+    said = {"softcap": given["softcap"], "seed": given["seed"] if given["dropout"] else None}
+    asked = [name for name, value in said.items() if value is not None]
     if asked:
         raise ArgumentError(
             f"On {query.device} attention is PyTorch's scaled_dot_product_attention, which has no "
