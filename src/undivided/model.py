@@ -331,20 +331,41 @@ class Model:
         y: Any = None,
         *,
         classes: Sequence[object] | None = None,
+        vocabulary: Sequence[object] | None = None,
         tokens: Sequence[Sequence[object]] | None = None,
         source: str = "",
+        limit: int = 8_000_000,
     ) -> View:
         """A page on which every head can be looked at for the samples `x`, which may be a split.
 
             model.view(data.test[:12])                  shown in a notebook
             model.view(x, y).save("heads.html")         one file, no network
 
-        `y` are the true classes, where they are known. `classes` names them, `tokens` are the
-        texts of each sample's tokens, and `source` is a line about where the model comes from.
+        `y` are the targets, where they are known. `classes` names the classes, `vocabulary` the
+        ids of a network that takes ids, `tokens` the tokens of each sample, where they are called
+        something else. `source` is a line about where the model comes from. The page holds about
+        `limit` bytes of numbers and says what had to be left out.
         """
         from undivided.view import view_of
 
-        return view_of(self, x, y, classes=classes, tokens=tokens, source=source)
+        samples: Samples
+        targets: Targets | None = None
+        if y is not None:
+            samples, targets = self._samples((x, y), "")
+        elif hasattr(x, "x") and hasattr(x, "y"):
+            samples, targets = self._samples(x, "x")
+        else:
+            samples, _ = self._inputs(x)
+        return view_of(
+            self,
+            samples,
+            targets,
+            classes=classes,
+            vocabulary=vocabulary,
+            tokens=tokens,
+            source=source,
+            limit=limit,
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file (float32) with the network's text; `load` reads it back.

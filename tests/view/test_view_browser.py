@@ -213,6 +213,49 @@ def test_a_series_is_a_curve_and_other_tokens_are_numbers(show: Open) -> None:
     assert page.numbers("#readout data") == pytest.approx([weights[0, 4, 4]], abs=1e-6)
 
 
+def test_text_is_read_token_by_token_and_what_is_forbidden_is_striped(show: Open) -> None:
+    words = ["to", "be", "or", "not", "to", "be", "that", "is", "the", "question"]
+    known = sorted(set(words))
+    ids = np.array([[known.index(word) for word in words]], np.int32)
+    layers = [
+        undivided.Embedding(len(known), 8),
+        undivided.MultiHeadAttention(4, causal=True, kv_heads=2, softcap=2.0, positions="alibi"),
+        undivided.Dense(len(known)),
+    ]
+    network = undivided.Network(input=(len(words),), layers=layers)
+    model = undivided.Model(network, seed=3, engine="reference")
+    page = show(model.view(ids, np.roll(ids, -1), vocabulary=known))
+    engine = reference(model)
+    (steps,) = engine.look_inside(ids, np.roll(ids, -1)).attention.values()
+    shown = "Array.from(document.querySelectorAll('.words')[0].children, e => e.textContent)"
+    assert page.value(shown) == words
+
+    page.click("[data-head='3']")
+    page.click("#cells", 0.95, 0.05)  # the last key, long after the first query
+    assert page.text("#readout strong") == "forbidden"
+    page.click("[data-side=queries] [data-token='4']")
+    assert page.value("document.querySelectorAll('[data-side=keys] .striped').length") == 5
+    assert page.value("document.querySelectorAll('[data-side=queries] .striped').length") == 4
+    assert page.text("#label") == "be"  # what follows the second "to"
+    predicted = known[int(engine.predict(ids)[0, 4].argmax())]
+    assert page.text("#predicted") == predicted
+
+    page.click("#cells", 0.25, 0.45)
+    h, i, j = 3, 4, 2
+    way, back = steps.way, steps.back
+    for selector, expected in {
+        "[data-name=score]:not(td data)": way.z[0, h, i, j],
+        "[data-row=dQ] data": back.dq[0, h, i],
+        "[data-row=dK] data": back.dk[0, h // 2, j],  # what both heads say to their key
+        "[data-row=dQ-share] data": back.dz[0, h, i, j]
+        * way.slope[0, h, i, j]
+        * steps.key[0, h // 2, j],
+    }.items():
+        found = page.numbers(selector)
+        np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-6, atol=1e-7)
+    assert "bias" in page.text("#step-2 + .formula")
+
+
 def test_narrow_windows_do_not_scroll_sideways(digits: undivided.Model, show: Open) -> None:
     page = show(digits.view(TEST[:4]), size=(390, 800))
     assert page.value("document.documentElement.scrollWidth") <= 390

@@ -16,7 +16,6 @@ from seen import reference
 
 import undivided
 from undivided.view.text import visible
-from undivided.view.view import view_of
 
 TEST = undivided.datasets.digits().test
 STEPS = {"q", "k", "v", "dots", "out", "dOut", "dP", "dS", "dQ", "dK", "dV"}
@@ -87,7 +86,7 @@ def test_the_policy_allows_this_script_and_this_style_alone(digits: undivided.Mo
 
 def test_hostile_names_stay_inside_the_data(digits: undivided.Model) -> None:
     names = [*PAYLOADS[:9], "".join(PAYLOADS)]
-    page = view_of(digits, TEST[:2], classes=names, source=PAYLOADS[0]).html
+    page = digits.view(TEST[:2], classes=names, source=PAYLOADS[0]).html
     assert page.count("<script") == 2 and page.count("</script>") == 2
     assert page.isascii() or not re.search("[\\u202a-\\u202e\\u2066-\\u2069\\x00-\\x08]", page)
     for sample, label in zip(data_of(page)["samples"], TEST.y[:2], strict=True):
@@ -102,19 +101,20 @@ def test_every_hidden_character_is_shown() -> None:
         assert all(character.isprintable() or character in "\u200c\u200d" for character in shown)
     assert visible("a\u202eb\x07\n") == "a⟨U+202E⟩b⟨U+0007⟩⏎"
     assert visible("naïve 👩‍🔬 漢字 עברית") == "naïve 👩‍🔬 漢字 עברית"
+    assert visible(" ") == "␣" and visible("") == "⟨empty⟩" and visible(" a ") == " a "
     assert visible("x" * 300) == "x" * 200 + "…"
 
 
 def test_a_small_limit_leaves_out_steps_and_then_samples_and_says_so(
     digits: undivided.Model,
 ) -> None:
-    whole = view_of(digits, TEST[:6])
+    whole = digits.view(TEST[:6])
     assert data_of(whole.html)["leftOut"] == []
-    some = data_of(view_of(digits, TEST[:6], limit=70_000).html)
+    some = data_of(digits.view(TEST[:6], limit=70_000).html)
     kept = [sample["layers"][0]["steps"] is not None for sample in some["samples"]]
     assert kept == sorted(kept, reverse=True) and any(kept) and not all(kept)
     assert any("steps of samples" in text for text in some["leftOut"])
-    least = data_of(view_of(digits, TEST[:6], limit=1).html)
+    least = data_of(digits.view(TEST[:6], limit=1).html)
     assert len(least["samples"]) == 1
     steps = "the steps of all samples, whose weights are here"
     assert least["leftOut"] == ["5 of 6 samples", steps]

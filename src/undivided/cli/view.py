@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import webbrowser
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -131,6 +130,8 @@ def write_page(
     path = shown.save(out)
     click.echo(f"Wrote {out} ({path.stat().st_size:,} bytes): open it in a browser")
     if opened:
+        import webbrowser
+
         webbrowser.open(path.as_uri())
 
 

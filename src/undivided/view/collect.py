@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undivided.engines.engine import inputs_of
 from undivided.errors import ArgumentError, NonFiniteError
-from undivided.plan.plan import Operation, Plan
+from undivided.plan.plan import Input, Operation, Plan
 from undivided.targets import Targets
 from undivided.view import encode
 from undivided.view.answers import answer
@@ -49,10 +50,17 @@ class Names:
     source: str = ""
     classes: Sequence[object] | None = None
     tokens: Sequence[Sequence[object]] | None = None
+    vocabulary: Sequence[object] | None = None
 
     def of_class(self, number: int) -> str:
-        known = self.classes
-        return visible(number if known is None or number >= len(known) else known[number])
+        return _name(self.classes, number)
+
+    def of_id(self, number: int) -> str:
+        return _name(self.vocabulary, number)
+
+
+def _name(known: Sequence[object] | None, number: int) -> str:
+    return visible(number if known is None or number >= len(known) else known[number])
 
 
 def collect(
@@ -119,7 +127,9 @@ def _samples(
     names: Names,
     limit: int,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    low, high = _range(x)
+    parts = inputs_of(x)
+    kinds = {entry.name: _kind(plan, attentions, entry) for entry in plan.inputs}
+    brightness = [_range(part) for part in parts]
     spent, with_steps = 0, 0
     samples: list[dict[str, Any]] = []
     for number in range(len(x)):
@@ -137,7 +147,10 @@ def _samples(
         samples.append(
             {
                 "name": str(number),
-                "input": _input(plan, np.asarray(x[number]), low, high, names, number),
+                "inputs": {
+                    entry.name: _input(kinds[entry.name], part[number], ranges, names, number)
+                    for entry, part, ranges in zip(plan.inputs, parts, brightness, strict=True)
+                },
                 "answer": answer(
                     plan.loss,
                     inside.output,
@@ -249,34 +262,39 @@ def _range(x: Any) -> tuple[float, float]:
     return low, max((float(np.max(sample)) for sample in x), default=1.0)
 
 
+def _kind(plan: Plan, attentions: Sequence[Operation], entry: Input) -> str:
+    """What an input is for those who look at it: what the first attention that reads it says."""
+    for op in attentions:
+        for tokens in (tokens_of(plan, name) for name in op.inputs[:2]):
+            if tokens.source == entry.name:
+                return tokens.kind
+    return "numbers"
+
+
 def _input(
-    plan: Plan, sample: np.ndarray, low: float, high: float, names: Names, number: int
+    kind: str, sample: Any, brightness: tuple[float, float], names: Names, number: int
 ) -> dict[str, Any]:
     """What went in, as something to be seen."""
-    kinds = {
-        tokens_of(plan, name).kind
-        for op in plan.operations
-        if op.kind == "attention"
-        for name in op.inputs[:2]
-    }
-    shown: dict[str, Any] = {"kind": "numbers"}
+    sample = np.asarray(sample)
     if names.tokens is not None:
-        shown = {"kind": "text", "tokens": [visible(token) for token in names.tokens[number]]}
-    elif "patches" in kinds:
+        return {"kind": "text", "tokens": [visible(token) for token in names.tokens[number]]}
+    if kind == "text":
+        return {"kind": "text", "tokens": [names.of_id(int(each)) for each in sample]}
+    if kind == "patches":
         picture = sample if sample.ndim == 3 else sample[..., None]
         if picture.shape[2] != 3:  # anything but red, green and blue is shown by its mean
             picture = picture.mean(axis=2, keepdims=True)
-        shown = {
+        return {
             "kind": "picture",
             "shape": list(picture.shape),
-            "pixels": encode.pixels(picture, low, high),
+            "pixels": encode.pixels(picture, *brightness),
         }
-    elif "series" in kinds:
+    if kind == "series":
         drawn = sample[:, :MOST_CURVES]
-        shown = {
+        return {
             "kind": "series",
             "shape": list(drawn.shape),
             "features": sample.shape[1],
             "values": encode.numbers(drawn),
         }
-    return shown
+    return {"kind": "numbers"}

@@ -24,6 +24,8 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 def visible(text: object, longest: int = LONGEST) -> str:
     """`str(text)`, shortened, with a visible sign for every character that has none."""
     whole = str(text)
+    if not whole.strip(" "):  # a blank is a token like any other
+        return "␣" * min(len(whole), longest) or "⟨empty⟩"
     shown = "".join(_sign(character) for character in whole[:longest])
     return shown + "…" if len(whole) > longest else shown
 

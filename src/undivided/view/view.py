@@ -7,18 +7,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from undivided.errors import ArgumentError, DataError
-from undivided.samples import checked_samples, pair_of
-from undivided.targets import checked_targets
 from undivided.view.collect import LIMIT, Names, collect
 from undivided.view.page import render
 
 if TYPE_CHECKING:
+    from undivided.engines.engine import Samples
     from undivided.model import Model
+    from undivided.targets import Targets
 
 __all__ = ["View", "view_of"]
 
@@ -50,29 +48,25 @@ class View:
 
 def view_of(
     model: Model,
-    x: Any,
-    y: Any = None,
+    samples: Samples,
+    targets: Targets | None,
     *,
     classes: Sequence[object] | None = None,
+    vocabulary: Sequence[object] | None = None,
     tokens: Sequence[Sequence[object]] | None = None,
     source: str = "",
     limit: int = LIMIT,
 ) -> View:
-    """The page about the samples `x`; what `Model.view` calls."""
-    weights = None
-    if y is None and hasattr(x, "x") and hasattr(x, "y"):
-        x, y, weights = pair_of(x, "x")
-    samples = checked_samples(x, model.plan.input, np.dtype(np.float64))
+    """The page about checked samples; what `Model.view` calls."""
     if not len(samples):
         raise DataError("x must hold at least one sample to look at.")
-    targets = None
-    if y is not None:
-        targets = checked_targets(y, model.plan, len(samples), "y", weights)
     if tokens is not None and len(tokens) != len(samples):
         raise ArgumentError(
             f"The 'tokens' of view must be one list for each of {len(samples)} samples. "
             f"Got {len(tokens)}.",
             argument="tokens",
         )
-    names = Names(model.network.name, source, classes, tokens)
+    if classes is None and model.plan.output.width == model.plan.input.vocabulary:
+        classes = vocabulary  # what a language model predicts are ids
+    names = Names(model.network.name, source, classes, tokens, vocabulary)
     return View(render(collect(model, samples, targets, names, limit)), model.network.name)

@@ -1,6 +1,15 @@
 // Layers × heads as small maps, the samples as a film, and the switch between light and dark.
 
-function miniature(values, queries, keys, largest) {
+const miniatures = new Map();
+
+// Made once: a pick elsewhere on the page shows the same canvas again.
+function miniature(text, queries, keys, largest) {
+  const known = [theme(), largest, text].join(" ");
+  if (!miniatures.has(known)) miniatures.set(known, drawnMiniature(weights(text), queries, keys, largest));
+  return miniatures.get(known);
+}
+
+function drawnMiniature(values, queries, keys, largest) {
   const made = element("canvas", { class: "mini", width: keys, height: queries, "aria-hidden": "true" });
   const context = made.getContext("2d");
   const image = context.createImageData(keys, queries);
@@ -14,12 +23,13 @@ function miniature(values, queries, keys, largest) {
   return made;
 }
 
+const largestOf = remembered((text) => weights(text).reduce((most, w) => (w > most ? w : most), 0));
+
 // The largest weight of one map, or of all maps of the sample where they share one scale.
 function largestWeight(layer, head) {
   const { layers } = page.samples[state.sample];
-  const of = (text) => weights(text).reduce((most, w) => (w > most ? w : most), 0);
-  if (!state.shared) return of(layers[layer].weights[head]) || 1;
-  return Math.max(...layers.map((each) => Math.max(...each.weights.map(of)))) || 1;
+  if (!state.shared) return largestOf(layers[layer].weights[head]) || 1;
+  return Math.max(...layers.map((each) => Math.max(...each.weights.map(largestOf)))) || 1;
 }
 
 function drawHeads() {
@@ -56,7 +66,7 @@ function head(at, layer, l, h) {
       "data-head": h,
       onclick: () => look({ layer: l, head: h }),
     },
-    miniature(weights(at.weights[h]), queries, keys, largestWeight(l, h)),
+    miniature(at.weights[h], queries, keys, largestWeight(l, h)),
     element("span", { class: "head-number", "aria-hidden": "true" }, String(h)),
   );
 }
@@ -126,7 +136,8 @@ function verdictOf({ right }) {
   return right === null ? "" : right ? "right" : "wrong";
 }
 
-function thumbnail({ input, name: number_ }) {
+function thumbnail({ inputs, name: number_ }) {
+  const [input] = Object.values(inputs);
   if (input.kind === "picture") {
     const [height, width] = input.shape;
     const made = element("canvas", { width, height, class: "thumb", "aria-hidden": "true" });

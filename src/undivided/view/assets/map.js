@@ -26,7 +26,7 @@ function drawMap() {
     },
   });
   const largest = largestWeight(state.layer, state.head);
-  paintCells(context, values, queries, keys, cell, largest);
+  context.drawImage(painted(cell, largest), 0, 0, width, height);
   mark(context, cell, width, height);
 
   byId("map").replaceChildren(
@@ -43,6 +43,20 @@ function drawMap() {
   );
   readOut(state);
   if (focused) made.focus();
+}
+
+// The cells without marks, painted again only when they are others.
+let kept = { key: null, cells: null };
+
+function painted(cell, largest) {
+  const { at, queries, keys, weights: values } = now();
+  const key = [theme(), cell, largest, at.weights[state.head]].join(" ");
+  if (kept.key !== key) {
+    const [cells, context] = canvas(cell * keys, cell * queries);
+    paintCells(context, values, queries, keys, cell, largest);
+    kept = { key, cells };
+  }
+  return kept.cells;
 }
 
 function paintCells(context, values, queries, keys, cell, largest) {

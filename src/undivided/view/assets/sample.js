@@ -22,9 +22,14 @@ function panel(side, values, title, of, self, other) {
     "section",
     { class: "board", "data-side": side, "aria-label": `${title}: ${of}` },
     element("h3", {}, title),
-    element("p", { class: "of" }, name(of)),
+    element("p", { class: "of" }, name(of), undrawn(inputOf(side))),
     element("div", { class: "board-body" }, board(side, values, self, other), strongest(side, values)),
   );
+}
+
+function undrawn(input) {
+  if (input.kind !== "series" || input.features <= input.shape[1]) return null;
+  return ` · ${input.shape[1]} of ${input.features} features drawn`;
 }
 
 function strongest(side, values) {
@@ -37,8 +42,9 @@ function strongest(side, values) {
 }
 
 function board(side, values, self, other) {
-  const { sample, layer } = now();
+  const { layer } = now();
   const tokens = layer[side];
+  const input = inputOf(side);
   const current = self === null ? other : self;
   const largest = Math.max(...values.filter((w) => !Number.isNaN(w)), 1e-30);
   const properties = {
@@ -53,9 +59,9 @@ function board(side, values, self, other) {
   };
   const about = { side, values, self, other, largest, tokens };
   const fits = tokens.rows * tokens.columns === values.length;
-  if (tokens.kind === "patches" && fits && sample.input.kind === "picture") return picture(about, sample.input, properties);
-  if (tokens.kind === "series" && sample.input.kind === "series") return curve(about, sample.input, properties);
-  return words(about, sample.input, properties);
+  if (tokens.kind === "patches" && fits && input.kind === "picture") return picture(about, input, properties);
+  if (tokens.kind === "series" && input.kind === "series") return curve(about, input, properties);
+  return words(about, input, properties);
 }
 
 function spoken(side, index, weight) {

@@ -62,11 +62,17 @@ function recall() {
   return { sample, layer, head, query, key };
 }
 
+// What the tokens on one side of the picked layer are tokens of.
+function inputOf(side) {
+  const { inputs } = page.samples[state.sample];
+  return inputs[page.layers[state.layer][side].source] ?? Object.values(inputs)[0];
+}
+
 // How tokens are called. All counts begin at 0, as in Python.
 
 function tokenName(side, index) {
   const tokens = page.layers[state.layer][side];
-  const { input } = page.samples[state.sample];
+  const input = inputOf(side);
   if (tokens.kind === "patches") {
     return `patch ${index} (${Math.floor(index / tokens.columns)}, ${index % tokens.columns})`;
   }
