@@ -116,6 +116,24 @@ def test_layouts_types_and_sequences_end_to_end() -> None:
     same(compiled(function), function, *leaves)
 
 
+def test_rotary_and_linear_attention_beside_it() -> None:
+    def function(q: Any, k: Any, v: Any, lengths: Any) -> list[Any]:
+        turned = [
+            undivided.rotary(q, pairing="halves"),
+            undivided.rotary(k, torch.arange(K), offset=torch.tensor([3, 9]), layout="bshd"),
+        ]
+        return [
+            *turned,
+            undivided.linear_attention(q, k, v, feature_map="relu"),
+            undivided.linear_attention(q[:, :, :5], k[:, :, :5], v[:, :, :5], causal=True),
+            undivided.linear_attention(q, k, v, key_lengths=lengths),
+            undivided.linear_attention(q, k, v, key_lengths=lengths, feature_map=torch.exp),
+        ]
+
+    lengths = torch.tensor([13, 4])
+    same(compiled(lambda *x: function(*x, lengths)), lambda *x: function(*x, lengths), *inputs())
+
+
 def test_sizes_need_not_be_known_when_it_is_compiled() -> None:
     def function(q: Any, k: Any, v: Any) -> list[Any]:
         return [undivided.attention(q, k, v, causal="bottom_right")]
@@ -179,7 +197,7 @@ CONSTANTS = {
 
 
 def test_opcheck() -> None:
-    from undivided._operator import torch_library  # noqa: F401
+    from undivided._operator import linear_torch, torch_library  # noqa: F401
 
     operator = torch.ops.undivided.attention.default
     bias, sinks = tensors((1, H, S, T), (H,))
@@ -190,6 +208,8 @@ def test_opcheck() -> None:
     torch.library.opcheck(
         operator, (*inputs(torch.bfloat16), None, None, mask, *[None] * 6, *some), asked
     )
+    linear = torch.ops.undivided.linear_attention.default
+    torch.library.opcheck(linear, (*inputs(), torch.tensor([13, 2]), "elu", False))
     packed = {**CONSTANTS, "layout": "packed", "return_lse": True}
     rows = tensors((9, H, D), (11, K, D), (11, K, F))
     starts = torch.tensor([0, 4, 9]), torch.tensor([0, 4, 11])

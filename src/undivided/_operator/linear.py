@@ -10,6 +10,7 @@ done in `linear_numpy.py`; here is the way in and out, for NumPy arrays and PyTo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -153,9 +154,7 @@ def _as_it_came(x: Any, layout: str) -> Any:
 # What is refused.
 
 
-def _check(
-    query: Any, key: Any, value: Any, causal: bool, key_lengths: Any, layout: str
-) -> np.ndarray | None:
+def _check(query: Any, key: Any, value: Any, causal: bool, key_lengths: Any, layout: str) -> Any:
     """Refuse what does not fit together; the key lengths as an array."""
     if layout not in ("bhsd", "bshd"):
         _refuse(
@@ -189,7 +188,11 @@ def _check(
             "be False where the numbers of queries and keys differ",
             f"True with {S} queries and {T} keys",
         )
-    return None if key_lengths is None else _checked_lengths(key_lengths, B, T)
+    if key_lengths is None:
+        return None
+    if is_tensor(key_lengths) and _in_a_program():  # there are no numbers yet
+        return key_lengths
+    return _checked_lengths(key_lengths, B, T)
 
 
 def _check_array(name: str, x: Any, query: Any) -> None:
@@ -222,6 +225,11 @@ def _checked_lengths(key_lengths: Any, B: int, T: int) -> np.ndarray:
         first = int(np.argmax(outside))
         _refuse("key_lengths", wanted, f"{lengths[first]} (sample {first})")
     return lengths.astype(np.int64)
+
+
+def _in_a_program() -> bool:
+    """Whether torch.compile writes this call down."""
+    return bool(sys.modules["torch"].compiler.is_compiling())
 
 
 def _check_d_out(d_out: Any, out: Any) -> None:

@@ -2,7 +2,8 @@
 
 Imported only when a tensor is passed. Tensors and arrays share their memory, so nothing is copied
 on the way in or out. What backward reads is kept by `save_for_backward`, which notices when it was
-changed in between.
+changed in between. In programs that torch.compile writes down the same stands as two operators,
+undivided::linear_attention and undivided::linear_attention_backward.
 """
 
 # the letters of `linear_numpy.py`
@@ -31,6 +32,11 @@ def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, how: How
     if not isinstance(how.feature_map, str):
         query, key = _mapped(query, key, how)
         how = how._replace(feature_map="identity")
+    if torch.compiler.is_compiling():
+        lengths = None if how.lengths is None else torch.as_tensor(how.lengths)
+        constants = str(how.feature_map), bool(how.causal)
+        out, _ = torch.ops.undivided.linear_attention(query, key, value, lengths, *constants)
+        return out.to(dtype)
     return LinearAttention.apply(query, key, value, how).to(dtype)
 
 
@@ -55,6 +61,106 @@ class LinearAttention(torch.autograd.Function):
         return (*(torch.from_numpy(np.ascontiguousarray(x)) for x in found), None)
 
 
+# The same for programs that are compiled.
+
+
+def _forward(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    lengths: torch.Tensor | None,
+    feature_map: str,
+    causal: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    how = How(feature_map, causal, _lengths(lengths, key))
+    q, k, v = (x.numpy(force=True) for x in (query, key, value))
+    out, n = linear_numpy.forward(q, k, v, how)
+    return torch.from_numpy(np.ascontiguousarray(out)), torch.from_numpy(np.ascontiguousarray(n))
+
+
+def _forward_shapes(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = query.shape[:3]
+    return value.new_empty((*rows, value.shape[3])), value.new_empty((*rows, 1))
+
+
+def _backward(
+    d_out: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    out: torch.Tensor,
+    n: torch.Tensor,
+    lengths: torch.Tensor | None,
+    feature_map: str,
+    causal: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    how = How(feature_map, causal, _lengths(lengths, key))
+    dy, q, k, v, y, divisor = (x.numpy(force=True) for x in (d_out, query, key, value, out, n))
+    dq, dk, dv = linear_numpy.backward(dy, q, k, v, y, divisor, how)
+    dq, dk, dv = (np.ascontiguousarray(x) for x in (dq, dk, dv))
+    return torch.from_numpy(dq), torch.from_numpy(dk), torch.from_numpy(dv)
+
+
+def _backward_shapes(
+    d_out: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any
+) -> tuple[torch.Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in (query, key, value))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    query, key, value, lengths, *ctx.constants = inputs
+    ctx.save_for_backward(query, key, value, *output, lengths)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradients(ctx: Any, d_out: torch.Tensor, _: Any) -> tuple[Any, ...]:
+    found = torch.ops.undivided.linear_attention_backward(d_out, *ctx.saved_tensors, *ctx.constants)
+    return *found, None, None, None
+
+
+def _lengths(lengths: torch.Tensor | None, key: torch.Tensor) -> np.ndarray | None:
+    """As `linear.py` checks them where it can."""
+    if lengths is None:
+        return None
+    found: np.ndarray = lengths.numpy(force=True).astype(np.int64)
+    B, T = key.shape[0], key.shape[2]
+    if found.shape != (B,) or (found < 0).any() or (found > T).any():
+        raise ArgumentError(
+            f"The 'key_lengths' of linear_attention must be whole numbers [{B}], one a sample, "
+            f"from 0 to {T}. Got {found.tolist()}.",
+            argument="key_lengths",
+        )
+    return found
+
+
+def _register() -> None:
+    inputs = "Tensor query, Tensor key, Tensor value"
+    constants = "Tensor? lengths, str feature_map, bool causal"
+    operator = torch.library.custom_op(
+        "undivided::linear_attention",
+        _forward,
+        mutates_args=(),
+        device_types="cpu",
+        schema=f"({inputs}, {constants}) -> (Tensor, Tensor)",
+    )
+    operator.register_fake(_forward_shapes)
+    operator.register_autograd(_gradients, setup_context=_save)
+    backward = torch.library.custom_op(
+        "undivided::linear_attention_backward",
+        _backward,
+        mutates_args=(),
+        device_types="cpu",
+        schema=f"(Tensor d_out, {inputs}, Tensor out, Tensor n, {constants}) "
+        "-> (Tensor, Tensor, Tensor)",
+    )
+    backward.register_fake(_backward_shapes)
+
+
+_register()
+
+
 def _mapped(query: torch.Tensor, key: torch.Tensor, how: How) -> tuple[torch.Tensor, torch.Tensor]:
     """φ of queries and keys; padding goes in as 0, so that what it holds reaches no gradient."""
     phi, phi_backward = feature_functions(how.feature_map)
@@ -65,7 +171,7 @@ def _mapped(query: torch.Tensor, key: torch.Tensor, how: How) -> tuple[torch.Ten
             argument="feature_map",
         )
     if how.lengths is not None:
-        number = torch.from_numpy(how.lengths)[:, None, None, None]
+        number = torch.as_tensor(how.lengths)[:, None, None, None]
         query = query.masked_fill(number == 0, 0)
         key = key.masked_fill(torch.arange(key.shape[2])[:, None] >= number, 0)
     query_features, key_features = phi(query), phi(key)

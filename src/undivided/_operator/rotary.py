@@ -68,9 +68,8 @@ def rotary(
         return out.swapaxes(1, 2)
     turned_width = _turned_width(width, x.shape[-1])
     place = _places(positions, offset, x)
-    frequency = float(base) ** (-np.arange(0, turned_width, 2) / max(turned_width, 1))
-    angle = place[..., None] * (-frequency if inverse else frequency)
-    arrays, cos, sin, turning = _in_kind(x, np.cos(angle), np.sin(angle))
+    frequency = [float(base) ** (-i / turned_width) for i in range(0, turned_width, 2)]
+    arrays, cos, sin, turning = _in_kind(x, place, frequency, -1.0 if inverse else 1.0)
 
     pairs, rest = turning[..., :turned_width], x[..., turned_width:]
     if pairing == "interleaved":
@@ -86,53 +85,65 @@ def rotary(
     return arrays.concatenate((out, rest), -1) if turned_width < x.shape[-1] else out
 
 
-def _in_kind(x: Any, cos: np.ndarray, sin: np.ndarray) -> tuple[Any, Any, Any, Any]:
-    """NumPy or torch, the two tables as it has them, and x, all in the type to compute in."""
+def _in_kind(x: Any, place: Any, frequency: list[float], sign: float) -> tuple[Any, Any, Any, Any]:
+    """NumPy or torch, cos and sin as it has them, and x, in the type to compute in."""
     if is_tensor(x):
         import torch
 
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-        tables = (torch.from_numpy(table).to(x.device, dtype) for table in (cos, sin))
-        return torch, *tables, x.to(dtype)
+        angle = place[..., None] * torch.tensor(frequency, dtype=torch.float64, device=x.device)
+        angle = angle * sign
+        return torch, angle.cos().to(dtype), angle.sin().to(dtype), x.to(dtype)
     kind = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
-    return np, cos.astype(kind), sin.astype(kind), x.astype(kind, copy=False)
+    angle = place[..., None] * np.array(frequency, np.float64) * sign
+    return np, np.cos(angle).astype(kind), np.sin(angle).astype(kind), x.astype(kind, copy=False)
 
 
-def _places(positions: Any, offset: Any, x: Any) -> np.ndarray:
+def _places(positions: Any, offset: Any, x: Any) -> Any:
     """Positions with their offset, [S], or [B, S] with an axis for heads where x has one."""
     S = x.shape[-2]
     batch = x.shape[0] if x.ndim > 2 else None
     shapes = f"[{S}]" if batch is None else f"[{S}] or [{batch}, {S}]"
-    place = np.arange(S) if positions is None else _numbers("positions", positions, shapes)
-    if place.shape != (S,) and (batch is None or place.shape != (batch, S)):
+    place = _numbers("positions", range(S) if positions is None else positions, shapes, x)
+    if tuple(place.shape) != (S,) and (batch is None or tuple(place.shape) != (batch, S)):
         raise ArgumentError(
             f"The 'positions' of rotary must be numbers {shapes} for x {list(x.shape)}. "
             f"Got shape {list(place.shape)}.",
             argument="positions",
         )
     wanted = "a whole number" if batch is None else f"a whole number or whole numbers [{batch}]"
-    first = _numbers("offset", offset, wanted)
-    shape_fits = first.ndim == 0 or (batch is not None and first.shape == (batch,))
-    if not shape_fits or first.dtype.kind not in "iu":
+    first = _numbers("offset", offset, wanted, x)
+    shape_fits = first.ndim == 0 or (batch is not None and tuple(first.shape) == (batch,))
+    if not shape_fits or "int" not in _dtype_name(first):
         raise ArgumentError(
             f"The 'offset' of rotary must be {wanted} for x {list(x.shape)}. "
-            f"Got {first.dtype.name} of shape {list(first.shape)}.",
+            f"Got {_dtype_name(first)} of shape {list(first.shape)}.",
             argument="offset",
         )
     place = place + first[..., None]  # [1] or [B, 1]: along the tokens
     return place[:, None] if place.ndim == 2 and x.ndim == 4 else place
 
 
-def _numbers(name: str, value: Any, wanted: str) -> np.ndarray:
-    """`value` as an array of real numbers."""
-    if is_tensor(value):
-        value = value.detach().cpu().numpy()
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf":
+def _numbers(name: str, value: Any, wanted: str, x: Any) -> Any:
+    """`value` as an array or tensor of real numbers, as x is one."""
+    array: Any
+    if is_tensor(x):
+        import torch
+
+        if isinstance(value, range):
+            return torch.arange(len(value), device=x.device)
+        array = torch.as_tensor(value, device=x.device)
+    else:
+        array = np.asarray(value.detach().cpu().numpy() if is_tensor(value) else value)
+    if not _dtype_name(array).startswith(("int", "uint", "float", "bfloat")):
         raise ArgumentError(
             f"The {name!r} of rotary must be {wanted}. Got {value!r:.80}.", argument=name
         )
     return array
+
+
+def _dtype_name(x: Any) -> str:
+    return str(x.dtype).removeprefix("torch.")
 
 
 def _turned_width(width: int | None, head_width: int) -> int:
@@ -167,7 +178,7 @@ def _check(x: Any, base: float, pairing: str, layout: str) -> None:
             f"[seq, dim]. Got {list(x.shape)}.",
             argument="x",
         )
-    kind = str(x.dtype).removeprefix("torch.")
+    kind = _dtype_name(x)
     if kind not in ("float16", "bfloat16", "float32", "float64"):
         raise ArgumentError(
             f"The 'x' of rotary must hold floating-point numbers. Got {kind}.", argument="x"
