@@ -256,6 +256,18 @@ def test_text_is_read_token_by_token_and_what_is_forbidden_is_striped(show: Open
     assert "bias" in page.text("#step-2 + .formula")
 
 
+def test_steps_that_were_left_out_lead_to_some_that_are_there(
+    digits: undivided.Model, show: Open
+) -> None:
+    page = show(digits.view(TEST[:2], limit=1))
+    assert "1 of 2 samples; the steps of 1 of 2 maps" in page.text("#left-out")
+    page.click("[data-head='1']")
+    assert "were left out" in page.text("#work")
+    page.click("#worked")
+    assert page.value(PLACE) == "#0.0.0.10.10"
+    assert page.value("document.querySelectorAll('.step-card').length") == 9
+
+
 def test_narrow_windows_do_not_scroll_sideways(digits: undivided.Model, show: Open) -> None:
     page = show(digits.view(TEST[:4]), size=(390, 800))
     assert page.value("document.documentElement.scrollWidth") <= 390

@@ -110,13 +110,15 @@ def test_a_small_limit_leaves_out_steps_and_then_samples_and_says_so(
 ) -> None:
     whole = digits.view(TEST[:6])
     assert data_of(whole.html)["leftOut"] == []
-    some = data_of(digits.view(TEST[:6], limit=70_000).html)
-    kept = [sample["layers"][0]["steps"] is not None for sample in some["samples"]]
+    some = data_of(digits.view(TEST[:6], limit=90_000).html)
+    kept = [bool(steps) for sample in some["samples"] for steps in sample["layers"][0]["steps"]]
+    assert len(kept) == 12  # the weights of all samples go before the steps of any
     assert kept == sorted(kept, reverse=True) and any(kept) and not all(kept)
-    assert any("steps of samples" in text for text in some["leftOut"])
+    missing = kept.count(False)
+    assert some["leftOut"] == [f"the steps of {missing} of 12 maps, whose weights are here"]
     least = data_of(digits.view(TEST[:6], limit=1).html)
-    assert len(least["samples"]) == 1
-    steps = "the steps of all samples, whose weights are here"
+    assert [bool(steps) for steps in least["samples"][0]["layers"][0]["steps"]] == [True, False]
+    steps = "the steps of 1 of 2 maps, whose weights are here"
     assert least["leftOut"] == ["5 of 6 samples", steps]
 
 

@@ -5,15 +5,15 @@
                        ├ what it is: a picture, a series, tokens
                        └ what the model says of it
 
-The steps are several times the size of the weights. Samples get them, then weights alone, then
-nothing more, as long as the page stays below its limit; what had to be left out is said on it.
+The steps are several times the size of the weights. Heads get them while there is room for them
+and for the weights of the samples that follow; what had to be left out is said on the page.
 """
 
 # S queries, T keys, D width of queries and keys, F width of values
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +130,7 @@ def _samples(
     parts = inputs_of(x)
     kinds = {entry.name: _kind(plan, attentions, entry) for entry in plan.inputs}
     brightness = [_range(part) for part in parts]
-    spent, with_steps = 0, 0
+    room = _Room(limit)
     samples: list[dict[str, Any]] = []
     for number in range(len(x)):
         one, target = x[number : number + 1], None if y is None else y.take(np.array([number]))
@@ -138,12 +138,8 @@ def _samples(
         _check_finite(inside, number)
         if names.tokens is not None:
             _check_tokens(inside, len(names.tokens[number]), number)
-        room = limit - spent
-        steps = _size(inside, steps=True) <= room
-        if not steps and samples and _size(inside, steps=False) > room:
+        if not room.begins(inside, len(x) - number - 1):
             break
-        spent += _size(inside, steps=steps)
-        with_steps += steps
         samples.append(
             {
                 "name": str(number),
@@ -158,16 +154,46 @@ def _samples(
                     names.of_class,
                 ),
                 "loss": inside.loss,
-                "layers": [_heads(inside.attention[op.output], steps) for op in attentions],
+                "layers": [_heads(inside.attention[op.output], room) for op in attentions],
             }
         )
     left_out = []
     if len(samples) < len(x):
         left_out.append(f"{len(x) - len(samples)} of {len(x)} samples")
-    if with_steps < len(samples):
-        which = "all samples" if not with_steps else f"samples {with_steps} to {len(samples) - 1}"
-        left_out.append(f"the steps of {which}, whose weights are here")
+    if room.refused:
+        heads = room.refused + room.granted
+        left_out.append(f"the steps of {room.refused:,} of {heads:,} maps, whose weights are here")
     return samples, left_out
+
+
+class _Room:
+    """What a page may still hold, in bytes of base64."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self.reserved = 0
+        self.granted = 0
+        self.refused = 0
+
+    def begins(self, inside: Inside, following: int) -> bool:
+        """Whether a sample is shown; the first one always is. Half of the room is enough to keep
+        for the weights of those that follow."""
+        weights = sum(4 * steps.way.p.size for steps in inside.attention.values())
+        if weights > self.left and self.granted + self.refused:
+            return False
+        self.left -= weights
+        self.reserved = min(weights * following, max(0, self.left) // 2)
+        return True
+
+    def takes(self, steps: Mapping[str, np.ndarray]) -> bool:
+        """Whether a head's steps are shown; those of the first one always are."""
+        size = sum(16 * array.size // 3 for array in steps.values())
+        if size > self.left - self.reserved and self.granted + self.refused:
+            self.refused += 1
+            return False
+        self.left -= size
+        self.granted += 1
+        return True
 
 
 def _followed(engine: ReferenceEngine, x: Any) -> Any:
@@ -197,21 +223,10 @@ def _check_tokens(inside: Inside, count: int, number: int) -> None:
         )
 
 
-def _size(inside: Inside, *, steps: bool) -> int:
-    """Bytes of base64 that a sample takes."""
-    total = 0
-    for of in inside.attention.values():
-        total += 4 * of.way.p.size
-        if steps:
-            arrays = [array for array in _arrays(of, 0).values() if array is not None]
-            total += of.way.p.shape[1] * sum(16 * array.size // 3 for array in arrays)
-    return total
-
-
 # One sample.
 
 
-def _heads(steps: Steps, with_steps: bool) -> dict[str, Any]:
+def _heads(steps: Steps, room: _Room) -> dict[str, Any]:
     _, heads, S, T = steps.way.p.shape
     return {
         "shape": [S, T],
@@ -221,31 +236,26 @@ def _heads(steps: Steps, with_steps: bool) -> dict[str, Any]:
         "weights": [
             encode.weights(steps.way.p[0, h], steps.way.allowed[0, h]) for h in range(heads)
         ],
-        "steps": [_encoded(steps, h) for h in range(heads)] if with_steps else None,
+        "steps": [_encoded(_arrays(steps, h), room) for h in range(heads)],
     }
 
 
-def _encoded(steps: Steps, head: int) -> dict[str, str]:
-    return {
-        name: encode.numbers(array)
-        for name, array in _arrays(steps, head).items()
-        if array is not None
-    }
+def _encoded(arrays: dict[str, np.ndarray], room: _Room) -> dict[str, str] | None:
+    if not room.takes(arrays):
+        return None
+    return {name: encode.numbers(array) for name, array in arrays.items()}
 
 
-def _arrays(steps: Steps, head: int) -> dict[str, np.ndarray | None]:
+def _arrays(steps: Steps, head: int) -> dict[str, np.ndarray]:
     """Both ways of a head. `scores` are there where they are more than scale · dots, `slope`
     where it is more than the scale."""
     group = head * steps.key.shape[1] // steps.query.shape[1]
     way, back = steps.way, steps.back
-    plain = np.array_equal(way.z, way.dots * steps.scale)
-    return {
+    found = {
         "q": steps.query[0, head],
         "k": steps.key[0, group],
         "v": steps.value[0, group],
         "dots": way.dots[0, head],
-        "scores": None if plain else way.z[0, head],
-        "slope": None if np.isscalar(way.slope) else np.asarray(way.slope)[0, head],
         "out": steps.out[0, head],
         "dOut": steps.d_out[0, head],
         "dP": back.dp[0, head],
@@ -254,6 +264,11 @@ def _arrays(steps: Steps, head: int) -> dict[str, np.ndarray | None]:
         "dK": back.dk[0, group],
         "dV": back.dv[0, group],
     }
+    if not np.array_equal(way.z, way.dots * steps.scale):
+        found["scores"] = way.z[0, head]
+    if not np.isscalar(way.slope):
+        found["slope"] = np.asarray(way.slope)[0, head]
+    return found
 
 
 def _range(x: Any) -> tuple[float, float]:

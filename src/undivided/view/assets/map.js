@@ -1,11 +1,13 @@
 // The picked head, large: a row for each query, a column for each key.
 
 const MAP_SIZE = 460;
+const SMALL = 4; // cells below that are a picture with a dot for each, made larger
 
 function drawMap() {
   const { layer, queries, keys, weights: values } = now();
   const focused = document.activeElement && document.activeElement.id === "cells";
-  const cell = Math.max(1, Math.min(Math.floor(MAP_SIZE / Math.max(keys, queries)), 34));
+  const fit = MAP_SIZE / Math.max(keys, queries);
+  const cell = fit < SMALL ? fit : Math.min(Math.floor(fit), 34);
   const [width, height] = [cell * keys, cell * queries];
   const [made, context] = canvas(width, height, {
     id: "cells",
@@ -26,6 +28,7 @@ function drawMap() {
     },
   });
   const largest = largestWeight(state.layer, state.head);
+  context.imageSmoothingEnabled = false;
   context.drawImage(painted(cell, largest), 0, 0, width, height);
   mark(context, cell, width, height);
 
@@ -50,6 +53,7 @@ let kept = { key: null, cells: null };
 
 function painted(cell, largest) {
   const { at, queries, keys, weights: values } = now();
+  if (cell < SMALL) return miniature(at.weights[state.head], queries, keys, largest);
   const key = [theme(), cell, largest, at.weights[state.head]].join(" ");
   if (kept.key !== key) {
     const [cells, context] = canvas(cell * keys, cell * queries);

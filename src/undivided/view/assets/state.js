@@ -14,7 +14,7 @@ function now() {
     queries: at.shape[0],
     keys: at.shape[1],
     weights: weights(at.weights[state.head]),
-    steps: at.steps && at.steps[state.head],
+    steps: at.steps[state.head],
   };
 }
 

@@ -9,7 +9,12 @@ function drawWork() {
   const active = document.activeElement && document.activeElement.id;
   if (!steps) {
     byId("work").replaceChildren(
-      element("p", { class: "note" }, "The steps of this sample were left out to keep the page small. Step back to an earlier sample, or make the page with fewer samples."),
+      element(
+        "div",
+        { class: "note" },
+        element("p", {}, "The steps of this head were left out to keep the page small; fewer samples leave more room for each."),
+        element("button", { type: "button", class: "quiet", id: "worked", onclick: goToWorked }, "show a head that has them"),
+      ),
     );
     return;
   }
@@ -48,6 +53,16 @@ function drawWork() {
     element("ol", { class: "steps" }, ...articles),
   );
   if (active && byId(active) && byId("work").contains(byId(active))) byId(active).focus();
+}
+
+// The nearest head with steps: of this layer, of this sample, of the first sample.
+function goToWorked() {
+  const { layers } = page.samples[state.sample];
+  const first = (layer) => (layer ? layer.steps.findIndex(Boolean) : -1);
+  if (first(layers[state.layer]) >= 0) return look({ head: first(layers[state.layer]) });
+  const layer = layers.findIndex((each) => first(each) >= 0);
+  if (layer >= 0) return look({ layer, head: first(layers[layer]) });
+  return look({ sample: 0, layer: 0, head: 0 });
 }
 
 function sum(values) {
