@@ -161,15 +161,18 @@ def test_one_key_takes_all_the_weight(causal):
     np.testing.assert_allclose(d_value, d_out.sum(axis=1, keepdims=True), rtol=1e-6)
 
 
-def test_float16_is_computed_in_float32():
-    halves = arrays(1, 2, 1, 70, 70, 4, 3, dtype=np.float16)
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_types_are_computed_in_float32(name):
+    module = np if name == "float16" else pytest.importorskip("ml_dtypes")
+    half = np.dtype(getattr(module, name))
+    halves = arrays(1, 2, 1, 70, 70, 4, 3, dtype=half)
     wide = [x.astype(np.float32) for x in halves]
     out, pullback = linear_attention_vjp(*halves[:3], causal=True)
     expected, expected_pullback = linear_attention_vjp(*wide[:3], causal=True)
-    np.testing.assert_array_equal(out, expected.astype(np.float16))
+    np.testing.assert_array_equal(out, expected.astype(half))
     for a, b in zip(pullback(halves[3]), expected_pullback(wide[3]), strict=True):
-        assert a.dtype == np.float16
-        np.testing.assert_array_equal(a, b.astype(np.float16))
+        assert a.dtype == half
+        np.testing.assert_array_equal(a, b.astype(half))
     np.testing.assert_array_equal(linear_attention(*halves[:3], causal=True), out)
 
 

@@ -137,7 +137,7 @@ def _vjp_through_torch(
 
 
 def _computed(x: np.ndarray) -> np.ndarray:
-    return x.astype(np.float32) if x.dtype == np.float16 else x
+    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
 def _heads_first(x: Any, layout: str) -> Any:
