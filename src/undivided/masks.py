@@ -5,9 +5,8 @@ print(mask)
 out = undivided.attention(query, key, value, mask=mask)
 """
 
-from undivided._operator.masks import (
-    Blocks,
-    Mask,
+from undivided._operator.mask_blocks import Blocks
+from undivided._operator.mask_rules import (
     block_local,
     causal,
     documents,
@@ -17,6 +16,7 @@ from undivided._operator.masks import (
     strided,
     window,
 )
+from undivided._operator.masks import Mask
 
 __all__ = [
     "Blocks",

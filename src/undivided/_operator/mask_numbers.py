@@ -12,19 +12,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from undivided._operator.masks import (
-    And,
+from undivided._operator.mask_rules import (
     BlockLocal,
     Documents,
     Full,
     Global,
-    Mask,
-    Not,
-    Or,
     Random,
     Strided,
     Window,
 )
+from undivided._operator.masks import And, Mask, Not, Or
 from undivided.errors import ArgumentError
 
 __all__ = ["mask_of", "numbers_of"]
