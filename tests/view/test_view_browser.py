@@ -11,6 +11,8 @@ from hostile import PAYLOADS
 from seen import Open, reference
 
 import undivided
+from undivided.engines.engine import Several
+from undivided.view import view_of
 from undivided.view.text import visible
 
 TEST = undivided.datasets.digits().test
@@ -254,6 +256,27 @@ def test_text_is_read_token_by_token_and_what_is_forbidden_is_striped(show: Open
         found = page.numbers(selector)
         np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-6, atol=1e-7)
     assert "bias" in page.text("#step-2 + .formula")
+
+
+def test_where_queries_and_keys_are_of_two_inputs_each_side_is_picked_alone(show: Open) -> None:
+    text = (
+        "network N { input: { source: (5), target: (4) } layers: Embedding(12, 8)"
+        " TransformerEncoder(2) TransformerDecoder(2) Dense(12) }"
+    )
+    model = undivided.Model(undivided.parse(text), engine="reference")
+    source, target = np.array([[3, 1, 4, 1, 5]]), np.array([[2, 7, 1, 8]])
+    page = show(view_of(model, Several(source, target), None, vocabulary=list("abcdefghijkl")))
+    page.click("[data-layer='2'][data-head='1']")
+    page.click("[data-side=keys] [data-token='4']")
+    page.click("[data-side=queries] [data-token='1']")
+    assert page.value(PLACE) == "#0.2.1.1.4"
+    assert page.text("#readout bdi") == "token 1 “h”"
+    shown = (
+        "Array.from(document.querySelectorAll('[data-side=%s] .word'), e => e.textContent).join('')"
+    )
+    assert (page.value(shown % "keys"), page.value(shown % "queries")) == ("dbebf", "chbi")
+    weights = reference(model).attention_weights(Several(source, target))["decoder_1.cross"]
+    assert page.numbers("#readout data") == pytest.approx([weights[0, 1, 1, 4]], abs=1e-6)
 
 
 def test_steps_that_were_left_out_lead_to_some_that_are_there(

@@ -105,7 +105,8 @@ def _facts(model: Model) -> list[tuple[str, str]]:
 
 def _layer(plan: Plan, op: Operation) -> dict[str, Any]:
     query, key = (tokens_of(plan, name) for name in op.inputs[:2])
-    same = plan.values[op.inputs[0]].shape[0] == plan.values[op.inputs[1]].shape[0]
+    extents = [plan.values[name].shape[0] for name in op.inputs[:2]]
+    same = query == key and extents[0] == extents[1]
     return {
         "name": visible(op.layer),
         "heads": op.attributes["heads"],

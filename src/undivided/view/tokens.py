@@ -36,20 +36,19 @@ class Tokens:
 def tokens_of(plan: Plan, name: str) -> Tokens:
     """What the rows of the value of that name stand for."""
     makers = {op.output: op for op in plan.operations}
-    length = plan.values[name].shape[0]
-    maker: Operation | None = makers.get(name)
-    while maker is not None:
+    source, length = _source(makers, name), plan.values[name].shape[0]
+    while name in makers:
+        maker = makers[name]
         before = plan.values[maker.inputs[0]]
         if maker.kind == "unfold":
-            return _patches(maker, before.shape, _source(makers, before.name))
+            return _patches(maker, before.shape, source)
         if maker.kind == "embed":
-            return Tokens("text", before.name)
+            return Tokens("text", source)
         if len(before.shape) != 2 or before.shape[0] != length:
-            return Tokens("numbers")
+            return Tokens("numbers", source)
         name = before.name
-        maker = makers.get(name)
     # The network's own input: numbers that follow one another in time, one row for each token.
-    return Tokens("series", name) if len(plan.values[name].shape) == 2 else Tokens("numbers")
+    return Tokens("series", source)
 
 
 def _source(makers: Mapping[str, Operation], name: str) -> str:
