@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from undivided.engines.choice import make_engine
-from undivided.engines.engine import Packed
+from undivided.engines.engine import Packed, Several, inputs_of
 from undivided.errors import ArgumentError, DataError, ModelFileError, NonFiniteError, ShapeError
+from undivided.generation import Choice, continued, shifted, up_to_their_ends
 from undivided.network import Network
 from undivided.padding import filled_up, real_tokens, without_padding
 from undivided.parameters import Parameters, Substituted
-from undivided.plan.plan import Input, Ragged
+from undivided.plan.plan import Input, Ragged, show_shape
 from undivided.samples import (
     Samples,
     checked_gradient,
@@ -261,7 +262,11 @@ class Model:
 
         Which tokens of x count and which only fill up is said by `mask`, 0 or 1 for each token,
         [N, S], by `lengths`, [N], or by the padding id of the network's Embedding.
+
+        A network of encoders and decoders with one input gives what `generate` does.
         """
+        if self.plan.inputs[-1].begins_with is not None and not isinstance(x, tuple):
+            return self.generate(x, mask=mask, lengths=lengths)
         scores, kind = self.logits(x, mask, lengths), self.plan.loss.targets
         if kind == "values":
             return scores
@@ -299,6 +304,76 @@ class Model:
                 return []
             return np.zeros((0, *self.plan.output.shape), self.dtype)
         return _joined(predict(self._engine, samples), isinstance(x, np.ndarray), real)
+
+    def generate(
+        self,
+        x: Any,
+        most: int | None = None,
+        *,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        mask: Any = None,
+        lengths: Any = None,
+    ) -> Any:
+        """What the network goes on with: ids [N, T], or a list of N arrays for a list.
+
+        A network of encoders and decoders is given its sources and begins its targets, up to
+        `most` tokens of each: else as many as the source has, or where targets have an end (the
+        padding id) as many as the network's input may have. Behind the end stands the padding id.
+
+        A causal language model is given what its sequences begin with, ids [N, S], [S] or a list,
+        and goes on by `most` tokens; it sees as many of the last tokens as its input declares.
+
+        With a `temperature` of 0 each token is the most likely one. Else it is drawn by
+        softmax(scores / temperature), among the `top_k` most likely and among as few as have
+        `top_p` of the probability together.
+        """
+        choice = Choice(temperature, top_k, top_p, seed)
+        target = self.plan.inputs[-1]
+        if target.vocabulary is None or self.plan.output.shape[:-1] != target.shape:
+            raise ArgumentError(
+                f"generate is for networks that score ids for each token of a sequence of ids. "
+                f"{self.network.name} gives {show_shape(self.plan.output.shape)}."
+            )
+        if target.begins_with is None:
+            return self._continue(x, 100 if most is None else most, choice)
+        source, _ = self._input(x, self.plan.input, "x", mask, lengths)
+        parts = [np.asarray(each) for each in source]
+        axis, end = self.plan.input.shape[0], target.padding_id
+        longest = axis.most if isinstance(axis, Ragged) else axis
+        limits = [most or (longest if end is not None and longest else len(p)) for p in parts]
+
+        def scores(which: list[int], sequences: list[np.ndarray]) -> Any:
+            return self._engine.predict(Several([parts[i] for i in which], sequences))
+
+        begun = [np.array([target.begins_with]) for _ in parts]
+        found = continued(scores, begun, limits, choice, end=end)
+        if isinstance(x, (list, tuple)) or not found:
+            return found
+        whole = np.full((len(found), max(map(len, found))), end or 0, np.int64)
+        for row, ids in zip(whole, found, strict=True):
+            row[: len(ids)] = ids
+        return whole
+
+    def _continue(self, x: Any, most: int, choice: Choice) -> Any:
+        """What a causal language model goes on with."""
+        dense = not isinstance(x, (list, tuple)) or (len(x) > 0 and np.ndim(x[0]) == 0)
+        single = dense and np.ndim(x) == 1
+        self._let_lengths_differ()
+        entry = self.plan.input
+        begun = [np.asarray(each) for each in ([x] if single else x)]
+        axis = entry.shape[0]
+        window = axis.most if isinstance(axis, Ragged) else None
+        for i, each in enumerate(begun):  # longer than the network sees is no mistake here
+            checked_samples([each[-(window or len(each)) :]], entry, self.dtype, f"x[{i}]")
+
+        def scores(which: list[int], sequences: list[np.ndarray]) -> Any:
+            return self._engine.predict(sequences)
+
+        found = continued(scores, begun, [most] * len(begun), choice, window=window)
+        return found[0] if single else np.stack(found) if dense else found
 
     def evaluate(self, split: Any) -> Evaluation:
         """`.loss`, `.accuracy` (a fraction) and `.metrics` on a split or a pair (x, y)."""
@@ -395,14 +470,42 @@ class Model:
     def _inputs(
         self, x: Any, where: str = "x", mask: Any = None, lengths: Any = None
     ) -> tuple[Samples, np.ndarray | None]:
-        """The samples without their padding; and which of their tokens are real, [N, S], where
-        something says so."""
+        """The samples without their padding; and which tokens of the input whose lengths outputs
+        have are real, [N, S], where something says so."""
+        if len(self.plan.inputs) == 1:
+            return self._input(x, self.plan.input, where, mask, lengths)
+        names = [entry.name for entry in self.plan.inputs]
+        if isinstance(x, dict):
+            x = tuple(x[name] for name in names if name in x)
+        if not isinstance(x, tuple) or len(x) != len(names):
+            raise DataError(
+                f"{where} must be a pair ({', '.join(names)}): {self.network.name} is given both. "
+                f"Got {type(x).__name__}."
+            )
+        found = [self._input(x[0], self.plan.inputs[0], f"{where}[0]", mask, lengths)]
+        found += [
+            self._input(part, entry, f"{where}[{i}]")
+            for i, (part, entry) in enumerate(zip(x[1:], self.plan.inputs[1:], strict=True), 1)
+        ]
+        if len({len(samples) for samples, _ in found}) > 1:
+            counts = " and ".join(str(len(samples)) for samples, _ in found)
+            raise DataError(f"{where} must hold as many of each input. Got {counts}.")
+        like = [entry.shape[:1] for entry in self.plan.inputs]
+        own = self.plan.output.shape[:1]
+        return Several(*(samples for samples, _ in found)), (
+            found[like.index(own)][1] if own in like else None
+        )
+
+    def _input(
+        self, x: Any, entry: Input, where: str, mask: Any = None, lengths: Any = None
+    ) -> tuple[np.ndarray | list[np.ndarray], np.ndarray | None]:
+        """The samples of one input without their padding, and which tokens are real."""
         if mask is not None or lengths is not None:
             self._let_lengths_differ()
         elif _lengths_differ(x):
             with contextlib.suppress(ShapeError):  # then the lengths are what is wrong
                 self._let_lengths_differ()
-        entry = self.plan.input
+        entry = next(each for each in self.plan.inputs if each.name == entry.name)
         samples = checked_samples(x, entry, self.dtype, where)
         if not isinstance(samples, np.ndarray):
             if mask is not None or lengths is not None:
@@ -418,7 +521,7 @@ class Model:
 
     def _let_lengths_differ(self) -> None:
         """From now on samples may be shorter than the network's input says."""
-        if isinstance(self.plan.input.shape[0], Ragged):
+        if all(isinstance(entry.shape[0], Ragged) for entry in self.plan.inputs):
             return
         plan = self.network.plan(ragged=True)
         self._engine.replan(plan)
@@ -428,10 +531,17 @@ class Model:
         """x and y of at least one sample; `name` is what the caller knows them by."""
         x, y, weights = pair_of(data, name)
         dot = f"{name}." if name else ""
-        samples, real = self._inputs(x, f"{dot}x", getattr(data, "mask", None))
-        lengths = None
-        if self.plan.output.shape[0] == self.plan.input.shape[0] and self._is_ragged:
-            lengths = [len(sample) for sample in samples]
+        mask, target = getattr(data, "mask", None), self.plan.inputs[-1]
+        if target.begins_with is not None and not isinstance(x, tuple):
+            y = up_to_their_ends(y, target, f"{dot}y")
+            source, _ = self._input(x, self.plan.input, f"{dot}x", mask)
+            targets = checked_targets(y, self.plan, len(source), f"{dot}y", weights)
+            return Several(source, shifted(y, target.begins_with)), targets
+        samples, real = self._inputs(x, f"{dot}x", mask)
+        lengths, own = None, self.plan.output.shape[:1]
+        like = [entry.shape[:1] for entry in self.plan.inputs]
+        if self._is_ragged and own in like:
+            lengths = [len(sample) for sample in inputs_of(samples)[like.index(own)]]
             y, weights = _of_real(y, real), _of_real(weights, real)
         targets = checked_targets(y, self.plan, len(samples), f"{dot}y", weights, lengths)
         if not len(samples):

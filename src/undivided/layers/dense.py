@@ -24,7 +24,9 @@ class Dense(Layer):
     prefix: ClassVar[str] = "dense"
 
     units: int = argument(doc="the width of what comes out", at_least=1)
-    activation: Function | None = argument(None, doc="f; without it the layer is linear")
+    activation: Literal[Function, "softmax"] | None = argument(
+        None, doc="f; without it the layer is linear"
+    )
     bias: bool = argument(True, doc="whether b is added")
     tied_to: str | None = argument(
         None, doc="the Embedding whose table, over √width, is W; its ids are the units"
@@ -32,6 +34,8 @@ class Dense(Layer):
 
     def lower(self, builder: Builder, x: Value) -> Value:
         y = scores(builder, x, self)
+        if self.activation == "softmax":
+            return builder.softmax(y)
         return y if self.activation is None else builder.activation(y, self.activation)
 
 

@@ -11,7 +11,8 @@ from undivided.layers.activation import Function
 from undivided.layers.attention import MultiHeadAttention, ScorePositions
 from undivided.layers.base import Layer
 from undivided.layers.dense import Dense
-from undivided.layers.normalization import LayerNormalization
+from undivided.layers.gated import GatedFeedForward
+from undivided.layers.normalization import LayerNormalization, RMSNormalization
 from undivided.layers.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -46,8 +47,16 @@ class TransformerEncoder(Layer):
         doc="the width inside the feed-forward part; else four times that of tokens",
         at_least=1,
     )
+    dropout_rate: float = argument(
+        0.0,
+        doc="the share of what attention and feed-forward give that is left out in training",
+        at_least=0.0,
+        below=1.0,
+    )
     activation: Function = argument("relu", doc="f")
     norm: Literal["pre", "post"] = argument("pre", doc="where the norms stand")
+    norm_type: Literal["layer", "rms"] = argument("layer", doc="what the norms are")
+    gated: bool = argument(False, doc="whether the feed-forward part is f(x·Wg)∘(x·Wu)·Wd")
     epsilon: float = argument(1e-5, doc="the ε of the norms", above=0.0)
     bias: bool = argument(True, doc="whether linear layers add biases")
     key_dim: int | None = argument(
@@ -63,8 +72,17 @@ class TransformerEncoder(Layer):
     softcap: float | None = argument(None, doc="what scores stay within", above=0.0)
     positions: ScorePositions | None = argument(None, doc="how scores know where tokens stand")
     ff_dim: int | None = argument(None, doc="another name of dff", at_least=1)
+    dropout: float | None = argument(
+        None, doc="another name of dropout_rate", at_least=0.0, below=1.0
+    )
 
     def check(self) -> None:
+        if self.dropout_rate and self.dropout not in (None, self.dropout_rate):
+            raise ArgumentError(
+                f"The 'dropout_rate' of {self.keyword} is {self.dropout_rate}, and 'dropout', "
+                f"another name of it, is {self.dropout}. Give one of the two.",
+                argument="dropout",
+            )
         if self.dff is not None and self.ff_dim not in (None, self.dff):
             raise ArgumentError(
                 f"The 'dff' of {self.keyword} is {self.dff}, and 'ff_dim', another name of it, is "
@@ -114,26 +132,37 @@ class TransformerEncoder(Layer):
         attend: Callable[[Builder, Value], Value] | None = None,
     ) -> Value:
         """x + layer(Norm(x)), or Norm(x + layer(x))."""
-        normalization = LayerNormalization(epsilon=self.epsilon)
+        normalization = self._normalization()
         y = x
         if self.norm == "pre":
             y = builder.part(normalization, f"{name}_norm", y)
-        y = builder.part(layer, name, y, attend)
+        y = self._dropped(builder, builder.part(layer, name, y, attend))
         x = builder.add(x, y)
         return x if self.norm == "pre" else builder.part(normalization, f"{name}_norm", x)
 
     def _feed_forward(self, builder: Builder, x: Value) -> Value:
-        normalization = LayerNormalization(epsilon=self.epsilon)
+        normalization = self._normalization()
         inner = self.dff or self.ff_dim or 4 * x.width
         y = x
         if self.norm == "pre":
             y = builder.part(normalization, "feed_norm", y)
-        y = builder.part(
-            Dense(units=inner, activation=self.activation, bias=self.bias), "feed_in", y
-        )
-        y = builder.part(Dense(units=x.width, bias=self.bias), "feed_out", y)
-        x = builder.add(x, y)
+        if self.gated:
+            gated = GatedFeedForward(units=inner, activation=self.activation, bias=self.bias)
+            y = builder.part(gated, "feed", y)
+        else:
+            into = Dense(units=inner, activation=self.activation, bias=self.bias)
+            y = self._dropped(builder, builder.part(into, "feed_in", y))
+            y = builder.part(Dense(units=x.width, bias=self.bias), "feed_out", y)
+        x = builder.add(x, self._dropped(builder, y))
         return x if self.norm == "pre" else builder.part(normalization, "feed_norm", x)
+
+    def _normalization(self) -> LayerNormalization | RMSNormalization:
+        if self.norm_type == "rms":
+            return RMSNormalization(epsilon=self.epsilon)
+        return LayerNormalization(epsilon=self.epsilon)
+
+    def _dropped(self, builder: Builder, x: Value) -> Value:
+        return builder.dropout(x, self.dropout_rate or self.dropout or 0.0)
 
 
 @dataclass(frozen=True)

@@ -142,8 +142,11 @@ class Builder(Primitives):
         last = self.operations[-1] if self.operations else None
         if link is None or last is None or last.output != x.name:
             return x
-        if last.kind != "activation" or last.attributes["function"] != link:
+        if link not in (last.kind, last.attributes.get("function")):
             return x
+        self.notes.append(
+            f"the {link} of the last layer is left to the loss, which works from its scores"
+        )
         del self.operations[-1], self.values[x.name]
         return self.values[last.inputs[0]]
 

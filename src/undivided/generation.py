@@ -1,0 +1,126 @@
+"""Sequences that a network goes on with: its targets shifted for training, and tokens generated.
+
+A decoder learns each token from those before it, so in training it is given the targets shifted
+right by one. Once trained it is given what it said itself: token by token, the most likely one or
+one drawn by its probability.
+"""
+
+# N samples, V ids
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from undivided.engines.engine import Packed, Samples
+from undivided.errors import ArgumentError, DataError
+from undivided.plan.plan import Input
+
+__all__ = ["Choice", "continued", "shifted", "up_to_their_ends"]
+
+Scores = Callable[[list[np.ndarray]], Sequence[np.ndarray]]
+"""What a network says of each token of some sequences: [tokens, V] for each."""
+
+
+def up_to_their_ends(y: Any, entry: Input, where: str) -> Any:
+    """Targets without their padding, but for one: it tells where a sequence ends."""
+    if entry.padding_id is None:
+        return y
+    try:
+        rows = [np.asarray(row) for row in y]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where} cannot be read as sequences of ids: {error}") from error
+    ends = [np.flatnonzero(row == entry.padding_id) for row in rows if row.ndim == 1]
+    if len(ends) != len(rows):
+        raise DataError(f"{where} must hold a sequence of ids for each sample.")
+    return [row[: end[0] + 1] if len(end) else row for row, end in zip(rows, ends, strict=True)]
+
+
+def shifted(y: Any, begins_with: int) -> Samples:
+    """What a decoder is given: each target after the one before it, the first after an id.
+
+    A target that does not count (a number below 0) stands as that id.
+    """
+    if isinstance(y, np.ndarray) and y.dtype != object:
+        before = np.full((len(y), 1), begins_with, np.int32)
+        ids = np.concatenate([before, y[:, :-1].astype(np.int32)], axis=1)
+        return np.where(ids < 0, begins_with, ids)
+    rows = [np.concatenate([[begins_with], row[:-1]]).astype(np.int32) for row in y]
+    return Packed([np.where(row < 0, begins_with, row) for row in rows])
+
+
+class Choice:
+    """How the next token is chosen from scores [V].
+
+    With a temperature of 0 the most likely; else drawn by softmax(scores / temperature), from the
+    `top_k` most likely and from as few as have `top_p` of the probability together.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        from undivided.training.generators import GENERATORS
+
+        if not temperature >= 0:
+            raise ArgumentError(
+                f"The 'temperature' of generate must be a number ≥ 0. Got {temperature!r}.",
+                argument="temperature",
+            )
+        if top_k is not None and top_k < 1:
+            raise ArgumentError(
+                f"The 'top_k' of generate must be a whole number ≥ 1. Got {top_k!r}.",
+                argument="top_k",
+            )
+        if top_p is not None and not 0 < top_p <= 1:
+            raise ArgumentError(
+                f"The 'top_p' of generate must be above 0 and at most 1. Got {top_p!r}.",
+                argument="top_p",
+            )
+        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+        self._generator = GENERATORS["philox"](seed)
+
+    def __call__(self, scores: np.ndarray) -> int:
+        if self.temperature == 0:
+            return int(scores.argmax())
+        ids = np.argsort(-scores, kind="stable")[: self.top_k]
+        ranked = scores[ids].astype(np.float64) / self.temperature
+        chance = np.exp(ranked - ranked[0])
+        chance /= chance.sum()
+        if self.top_p is not None:
+            enough = int(np.searchsorted(chance.cumsum(), self.top_p)) + 1
+            ids, chance = ids[:enough], chance[:enough] / chance[:enough].sum()
+        drawn = float(self._generator.uniform(1, 0.0, 1.0)[0])
+        return int(ids[min(int(np.searchsorted(chance.cumsum(), drawn)), len(ids) - 1)])
+
+
+def continued(
+    scores: Callable[[list[int], list[np.ndarray]], Sequence[np.ndarray]],
+    begun: list[np.ndarray],
+    limits: Sequence[int],
+    choice: Choice,
+    *,
+    end: int | None = None,
+    window: int | None = None,
+) -> list[np.ndarray]:
+    """Sequences with up to `limits` more tokens each, without what they began with.
+
+    `scores(which, sequences)` is asked for the samples that go on; the last of its rows tells the
+    next token. A sequence is over behind the id `end`; `window` is the most that a network sees.
+    """
+    sequences = [np.asarray(each, np.int64) for each in begun]
+    alive = [i for i, limit in enumerate(limits) if limit > 0]
+    while alive:
+        seen = [sequences[i] if window is None else sequences[i][-window:] for i in alive]
+        for i, rows in zip(list(alive), scores(alive, seen), strict=True):
+            token = choice(rows[-1])
+            if token != end:
+                sequences[i] = np.append(sequences[i], token)
+            if token == end or len(sequences[i]) - len(begun[i]) >= limits[i]:
+                alive.remove(i)
+    return [each[len(start) :] for each, start in zip(sequences, begun, strict=True)]
