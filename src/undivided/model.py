@@ -502,7 +502,7 @@ class Model:
         """The samples of one input without their padding, and which tokens are real."""
         if mask is not None or lengths is not None:
             self._let_lengths_differ()
-        elif _lengths_differ(x):
+        elif _are_shorter(x, entry):
             with contextlib.suppress(ShapeError):  # then the lengths are what is wrong
                 self._let_lengths_differ()
         entry = next(each for each in self.plan.inputs if each.name == entry.name)
@@ -615,11 +615,19 @@ def _each(results: Any, function: Callable[[np.ndarray], np.ndarray]) -> Any:
     return [function(each) for each in results] if isinstance(results, list) else function(results)
 
 
-def _lengths_differ(x: Any) -> bool:
-    """Whether samples come in a list, each of its own length."""
+def _are_shorter(x: Any, entry: Input) -> bool:
+    """Whether samples come in a list, and some are shorter than the network declares."""
+    most, rank = entry.shape[0], len(entry.shape)
     if not isinstance(x, (list, tuple)) and getattr(x, "dtype", None) != np.object_:
         return False
-    return len({len(sample) for sample in x if np.ndim(sample)}) > 1
+    try:
+        shapes = {np.shape(sample) for sample in x}
+    except ValueError:
+        return False  # no arrays at all, as will be said
+    if isinstance(most, Ragged) or any(len(shape) != rank for shape in shapes):
+        return False
+    lengths = {shape[0] for shape in shapes}
+    return bool(lengths) and min(lengths) < most and max(lengths) <= most
 
 
 def _of_real(y: Any, real: np.ndarray | None) -> Any:

@@ -21,7 +21,10 @@ def recipes() -> dict[str, str]:
 
 
 def recipe(name: str) -> Network:
-    """A network that ships with the package, such as `recipe("digits-attention")`."""
+    """A network that ships with the package, such as `recipe("digits-attention")`.
+
+    Those of the attention guide, unchanged, are `recipe("guide/NLPAttention")` and so on.
+    """
     from undivided.language import read
 
     return read(recipe_path(name))
@@ -30,13 +33,17 @@ def recipe(name: str) -> Network:
 def recipe_path(name: str) -> Path:
     """The `.neural` file of a recipe: something to copy and to change."""
     known = _names()
-    if name not in known:
+    if name not in known and name not in _guide():
         raise ArgumentError(
             f"There is no recipe named {name!r}.{suggest(str(name), known)} "
             f"The recipes are {', '.join(known)}.",
             argument="name",
         )
     return _FOLDER / f"{name}.neural"
+
+
+def _guide() -> list[str]:
+    return [f"guide/{path.stem}" for path in sorted((_FOLDER / "guide").glob("*.neural"))]
 
 
 def _names() -> list[str]:
