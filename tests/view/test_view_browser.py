@@ -279,6 +279,22 @@ def test_where_queries_and_keys_are_of_two_inputs_each_side_is_picked_alone(show
     assert page.numbers("#readout data") == pytest.approx([weights[0, 1, 1, 4]], abs=1e-6)
 
 
+def test_values_are_shown_beside_those_to_be_met_without_a_verdict(show: Open) -> None:
+    layers = [undivided.MultiHeadAttention(1), undivided.Dense(3)]
+    network = undivided.Network(input=(6, 3), layers=layers, loss=undivided.MeanSquaredError())
+    model = undivided.Model(network, engine="reference")
+    x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype(np.float32)
+    page = show(model.view(x, x))
+    page.click("#cells", 0.1, 0.4)
+    written = ", ".join(f"{value:.4g}".replace("-", "−") for value in x[0, 2])
+    assert page.text("#label") == written
+    assert page.value("document.querySelectorAll('.mark, .bars').length") == 0
+    inside = reference(model).look_inside(x[:1], x[:1])
+    assert page.numbers("[data-name=loss]") == pytest.approx([inside.loss])
+    page = show(model.view(x))
+    assert "the sum of the model's outputs" in page.text(".intro")
+
+
 def test_steps_that_were_left_out_lead_to_some_that_are_there(
     digits: undivided.Model, show: Open
 ) -> None:

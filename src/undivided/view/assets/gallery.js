@@ -108,17 +108,18 @@ function frame(sample, index) {
       class: `frame ${verdict}`,
       tabindex: chosen ? "0" : "-1",
       "aria-selected": String(chosen),
-      "aria-label": `sample ${sample.name}: ${said(sample)}`,
+      "aria-label": [`sample ${sample.name}`, said(sample)].filter(Boolean).join(": "),
       "data-sample": index,
       onclick: () => look({ sample: index }),
     },
     thumbnail(sample),
-    element("span", { class: "frame-label" }, name(answerOf(sample).predicted), verdict === "wrong" ? " ✕" : ""),
+    element("span", { class: "frame-label" }, name(answerOf(sample).predicted || sample.name), verdict === "wrong" ? " ✕" : ""),
   );
 }
 
 function said(sample) {
   const { predicted, label, right } = answerOf(sample);
+  if (predicted === "") return "";
   if (label === null) return `predicted ${predicted}`;
   return `predicted ${predicted}, ${right ? "which is right" : `and it is ${label}`}`;
 }
