@@ -74,6 +74,10 @@ struct Fold {
   X(softmax)       /* y = e^x / Σ e^x, along each row */                                      \
   X(multiply)      /* y = x∘z */                                                              \
   X(dropout)       /* y = x/(1 − rate) where a coin says so, else 0 */                        \
+  X(gather)        /* y = numbers of x, or 0, where a table says */                           \
+  X(max_pool)      /* y = the largest of some rows of x */                                    \
+  X(learned)       /* y = table */                                                            \
+  X(concatenate)   /* y = the rows of x, then those of z */                                   \
   X(add)           /* y = x + z */                                                            \
   X(pool)          /* y = mean of the rows of x */                                            \
   X(reshape)       /* y = x under another shape */                                            \

@@ -8,11 +8,14 @@
 #include "elementwise.h"
 #include "embed.h"
 #include "fold.h"
+#include "gather.h"
 #include "layout.h"
 #include "linear.h"
+#include "max_pool.h"
 #include "multiply.h"
 #include "normalize.h"
 #include "rms_normalize.h"
+#include "tokens.h"
 #include "rotary.h"
 #include "update.h"
 
@@ -34,6 +37,10 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::softmax: return softmax_forward(work, op);
     case Kind::multiply: return multiply_forward(work, op);
     case Kind::dropout: return dropout_forward(work, op);
+    case Kind::gather: return gather_forward(work, op);
+    case Kind::max_pool: return max_pool_forward(work, op);
+    case Kind::learned: return learned_forward(work, op);
+    case Kind::concatenate: return concatenate_forward(work, op);
     case Kind::add: return add_forward(work, op);
     case Kind::pool: return pool_forward(work, op);
     case Kind::reshape: return reshape_forward(work, op);
@@ -61,6 +68,10 @@ void backward(const Work& work, const Instruction& op) {
     case Kind::softmax: return softmax_backward(work, op);
     case Kind::multiply: return multiply_backward(work, op);
     case Kind::dropout: return dropout_backward(work, op);
+    case Kind::gather: return gather_backward(work, op);
+    case Kind::max_pool: return max_pool_backward(work, op);
+    case Kind::learned: return learned_backward(work, op);
+    case Kind::concatenate: return concatenate_backward(work, op);
     case Kind::pool: return pool_backward(work, op);
     case Kind::reshape: return reshape_backward(work, op);
     case Kind::rescale: return rescale_backward(work, op);

@@ -15,21 +15,33 @@ from agreement import Batch, Trio, batch_for
 
 from undivided.layers import (
     Activation,
+    AttentionPooling,
+    ClassToken,
+    Conv1D,
+    Conv2D,
     Dense,
     Embedding,
     Flatten,
     GatedFeedForward,
     GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
     Layer,
     LayerNormalization,
     LearnedPositions,
+    MaxPooling1D,
+    MaxPooling2D,
     MultiHeadAttention,
     Output,
     Patches,
+    Permute,
     Rescaling,
+    Reshape,
     Residual,
     RMSNormalization,
     SinusoidalPositions,
+    TokenAt,
     TransformerDecoder,
     TransformerEncoder,
 )
@@ -333,6 +345,80 @@ def _gated() -> Iterator[Case]:
             yield Case("multiply", f"{function}, tokens", shape, block, count)
 
 
+def _windows() -> Iterator[Case]:
+    counts = cycle(BATCHES)
+    for shape in [(6, 8, 3), (9, 7), (5, 5, 16), (4, 4, 17)]:
+        for kernel, strides in [(3, 1), (2, 2), ((1, 3), (2, 1)), ((4, 4), 3)]:
+            for padding in ("valid", "same"):
+                layer = Conv2D(5, kernel, strides, padding=padding, activation="silu")
+                text = f"{'×'.join(map(str, shape))} by {kernel} every {strides}"
+                net = network(shape, layer, GlobalAveragePooling2D())
+                yield Case("windows", f"first, {padding}", text, net, next(counts))
+    deep = Conv2D(6, 3, activation="relu"), Conv2D(4, 3, 2, padding="same", bias=False)
+    yield Case("windows", "two in a row", "9×9×2", network((9, 9, 2), *deep, Flatten()), 3)
+    tokens = Conv1D(7, 3, padding="same", activation="gelu"), Conv1D(5, 2, strides=2)
+    yield Case("windows", "tokens", "11×6", pooled((11, 6), *tokens), 3)
+    patch = network((8, 8, 3), Conv2D(6, (4, 4), 4), Reshape((4, 6)), MultiHeadAttention(2))
+    yield Case("windows", "patches", "8×8×3", patch, 3)
+
+
+def _max_pool() -> Iterator[Case]:
+    counts = cycle(BATCHES)
+    for width in (1, 5, 17):
+        for size, strides in [(2, None), (3, 1), ((1, 2), (2, 1))]:
+            for padding in ("valid", "same"):
+                layers = Conv2D(width, 1), MaxPooling2D(size, strides, padding), Flatten()
+                text = f"{width} wide, {size} every {strides}"
+                net = network((6, 7, 2), *layers)
+                yield Case("max_pool", f"windows, {padding}", text, net, next(counts))
+        tokens = Dense(width), MaxPooling1D(2), GlobalMaxPooling1D()
+        yield Case("max_pool", "tokens", f"9×{width}", pooled_by(tokens, (9, 4)), next(counts))
+        picture = network((3, 4, 2), Dense(width), GlobalMaxPooling2D())
+        yield Case("max_pool", "a whole picture", f"{width} wide", picture, next(counts))
+    ragged = pooled_by((Dense(6), GlobalMaxPooling1D()), (None, 4))
+    yield Case("max_pool", "ragged", "all lengths", ragged, lengths=(*LENGTHS, 3, 1))
+
+
+def pooled_by(layers: tuple[Layer, ...], shape: tuple[int | None, ...]) -> Network:
+    return Network(input=shape, layers=(*layers, Output(5)))
+
+
+def _moves() -> Iterator[Case]:
+    counts = cycle(BATCHES)
+    for shape, dims in [((3, 5), (2, 1)), ((16, 17), (2, 1)), ((2, 3, 4), (2, 3, 1))]:
+        text = "×".join(map(str, shape))
+        turned = network(shape, Dense(shape[-1]), Permute(dims), Dense(4), Flatten())
+        yield Case("permute", str(dims), text, turned, next(counts))
+    swapped = network((2, 3, 20), Dense(18), Permute((2, 1, 3)), Flatten())
+    yield Case("permute", "rows stay whole", "2×3×20", swapped, 3)
+    first = network((4, 6), Permute((2, 1)), Flatten())
+    yield Case("permute", "first", "4×6", first, 3)
+    for width in (5, 16, 20):
+        block = Residual((LayerNormalization(), MultiHeadAttention(1)))
+        layers = Dense(width), ClassToken(0.5), LearnedPositions(), block
+        for index in (0, -1):
+            net = pooled_by((*layers, TokenAt(index)), (7, 4))
+            yield Case("pick", f"token {index}", f"7×{width}", net, next(counts))
+        head = pooled_by((*layers, AttentionPooling(1)), (7, 4))
+        yield Case("learned", "a class token and a query", f"7×{width}", head, next(counts))
+        several = pooled_by((Dense(2 * width), AttentionPooling(2, bias=False)), (9, 4))
+        yield Case("learned", "queries", f"9×{width}", several, next(counts))
+        joined = network((4, 3), Dense(width), Activation("relu"), ClassToken(0.5), Flatten())
+        yield Case("concatenate", "after relu", f"4×{width}", joined, next(counts))
+    ragged = pooled_by((Dense(6), AttentionPooling(2)), (None, 4))
+    yield Case("learned", "ragged", "all lengths", ragged, lengths=(*LENGTHS, 3, 1))
+    for shape, target in [
+        ((4, 6), (8, 3)),
+        ((4, 6), (2, -1, 6)),
+        ((24,), (4, 6)),
+        ((2, 2, 5), (4, 5)),
+    ]:
+        text = f"{shape} → {target}"
+        for name, before in {"first": (), "later": (Dense(shape[-1]), Activation("relu"))}.items():
+            net = network(shape, *before, Reshape(target), Dense(7), Flatten())
+            yield Case("reshape", f"to a target, {name}", text, net, next(counts))
+
+
 def _rms_normalize() -> Iterator[Case]:
     counts = cycle(BATCHES)
     for width in (1, 5, 16, 17, 100):
@@ -582,6 +668,9 @@ CASES: tuple[Case, ...] = tuple(
         _rms_normalize,
         _activation,
         _gated,
+        _windows,
+        _max_pool,
+        _moves,
         _add,
         _pool,
         _reshape,

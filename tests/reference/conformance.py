@@ -245,6 +245,54 @@ def _dropout() -> list[Case]:
     return cases
 
 
+WINDOWS = [
+    ("touching", (2, 2), (2, 2), ((0, 0), (0, 0)), [(2, 4, 4, 3), (1, 2, 6)]),
+    ("overlapping", (3, 2), (1, 1), ((0, 0), (0, 0)), [(2, 4, 3, 2), (1, 3, 5)]),
+    ("with gaps", (1, 2), (2, 3), ((0, 0), (0, 0)), [(2, 4, 6, 2)]),
+    ("padded", (3, 3), (2, 1), ((0, 1), (1, 1)), [(2, 4, 3, 2), (1, 2, 2)]),
+]
+
+
+def _windows() -> list[Case]:
+    return [
+        Case("windows", option, arrays(x), {"size": size, "strides": strides, "pads": pads})
+        for option, size, strides, pads, shapes in WINDOWS
+        for x in shapes
+    ]
+
+
+def _max_pool() -> list[Case]:
+    cases = [
+        Case("max_pool", option, arrays(x), {"size": size, "strides": strides, "pads": pads})
+        for option, size, strides, pads, shapes in WINDOWS
+        for x in shapes
+        if len(x) == 4
+    ]
+    return cases + [
+        Case("max_pool", "tokens", arrays(x)) for x in [(2, 5, 3), (1, 1, 4), (2, 0, 3)]
+    ]
+
+
+def _moves() -> list[Case]:
+    cases = [
+        Case("permute", str(axes), arrays(x), {"axes": axes})
+        for x, axes in [((2, 3, 4), (1, 0)), ((1, 2, 3, 4), (2, 0, 1)), ((2, 3, 2, 5), (1, 0, 2))]
+    ]
+    cases += [
+        Case("pick", f"token {index}", arrays(x), {"index": index})
+        for x, index in [((2, 3, 4), 0), ((1, 4, 2), 3), ((2, 1, 3), 0)]
+    ]
+    cases += [
+        Case("learned", "rows", arrays(x, table))
+        for x, table in [((2, 3, 4), (1, 4)), ((3, 5), (2, 5))]
+    ]
+    cases += [
+        Case("concatenate", "two sequences", arrays(x, y))
+        for x, y in [((2, 1, 4), (2, 3, 4)), ((1, 3, 2), (1, 2, 2))]
+    ]
+    return cases
+
+
 def _rms_normalize() -> list[Case]:
     return [
         Case("rms_normalize", name, arrays(x, x[-1:]), {"epsilon": epsilon})
@@ -361,6 +409,9 @@ CASES: list[Case] = [
     *_add(),
     *_multiply(),
     *_dropout(),
+    *_windows(),
+    *_max_pool(),
+    *_moves(),
     *_pool(),
     *_reshape(),
     *_cross_entropy(),

@@ -55,6 +55,22 @@ def torch_functions():
     def dropout(x, *, rate, kept=None):
         return x if kept is None else x * torch.as_tensor(kept) / (1 - rate)
 
+    def windows(x, *, size, strides, pads):
+        x = (x[..., None] if x.ndim == 3 else x).permute(0, 3, 1, 2)
+        (above, below), (left, right) = pads
+        x = F.pad(x, (left, right, above, below))
+        tiles = x.unfold(2, size[0], strides[0]).unfold(
+            3, size[1], strides[1]
+        )  # [B, K, R, C, h, w]
+        return tiles.permute(0, 2, 3, 4, 5, 1).flatten(3)
+
+    def max_pool(x, *, size=None, strides=None, pads=None):
+        if size is None:
+            return x.amax(dim=1) if x.shape[1] else x.sum(dim=1)
+        (above, below), (left, right) = pads
+        x = F.pad(x.permute(0, 3, 1, 2), (left, right, above, below), value=-torch.inf)
+        return F.max_pool2d(x, size, strides).permute(0, 2, 3, 1)
+
     def rms_normalize(x, gain, *, epsilon):
         return F.rms_norm(x, x.shape[-1:], gain, epsilon)
 
@@ -102,6 +118,12 @@ def torch_functions():
         "softmax": softmax,
         "multiply": torch.mul,
         "dropout": dropout,
+        "windows": windows,
+        "max_pool": max_pool,
+        "permute": lambda x, *, axes: x.permute(0, *(n + 1 for n in axes)),
+        "pick": lambda x, *, index: x[:, index],
+        "learned": lambda x, table: table.expand(len(x), *table.shape) + 0 * x.sum(),
+        "concatenate": lambda x, y: torch.cat([x, y], dim=1),
         "add": torch.add,
         "pool": pool,
         "reshape": reshape,

@@ -3,6 +3,8 @@
     lower(builder, x, …)        checks what a layer gives, adds the operation, returns its value
     forward(compiler, op)       the native instructions of the way forward,
     backward(compiler, op)      and those of the way back
+    constants(op, values,       arrays that its instructions read, by role; optional
+        longest)
     multiply_adds(op, values,   (forward, backward) for a sample of `length` tokens; `above` says
         length, above)          whether gradients go on to the input. Without it: (0, 0)
 
@@ -19,11 +21,16 @@ from undivided.plan.primitives import (
     activation,
     add,
     attention,
+    concatenate,
     dropout,
     embed,
+    learned,
     linear,
+    max_pool,
     multiply,
     normalize,
+    permute,
+    pick,
     pool,
     position,
     rescale,
@@ -32,6 +39,7 @@ from undivided.plan.primitives import (
     rotary,
     softmax,
     unfold,
+    windows,
 )
 
 __all__ = ["PRIMITIVES", "Primitives"]
@@ -40,6 +48,12 @@ __all__ = ["PRIMITIVES", "Primitives"]
 class Primitives:
     """What a layer asks a builder for: one method a primitive, named as the operation is."""
 
+    concatenate = concatenate.lower
+    learned = learned.lower
+    max_pool = max_pool.lower
+    permute = permute.lower
+    pick = pick.lower
+    windows = windows.lower
     activation = activation.lower
     add = add.lower
     attention = attention.lower

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from undivided.plan.plan import Operation, Plan, Ragged
-from undivided.plan.primitives import attention, rotary
+from undivided.plan.primitives import PRIMITIVES
 from undivided.plan.schedule.graph import Graph
 from undivided.plan.schedule.rewrites import Folded, padded
 
@@ -89,7 +89,6 @@ class Storage:
     """Where in the derived array a constant begins, and its rows."""
 
 
-CONSTANTS = {"attention": attention.constants, "rotary": rotary.constants}
 """Tables that some primitives read and nobody trains."""
 
 
@@ -111,9 +110,9 @@ def store(plan: Plan, graph: Graph, longest: int) -> Storage:
             value = graph.values[op.output]
             rows = longest if isinstance(value.shape[0], Ragged) else value.shape[0]
             layout.constant((op.output, "table"), sinusoidal_table(rows, value.width))
-        if op.kind in CONSTANTS:
-            for role, numbers in CONSTANTS[op.kind](op, graph.values, longest).items():
-                layout.constant((op.output, role), numbers)
+        constants = getattr(PRIMITIVES.get(op.kind), "constants", None)
+        for role, numbers in constants(op, graph.values, longest).items() if constants else ():
+            layout.constant((op.output, role), numbers)
     return layout.storage()
 
 
