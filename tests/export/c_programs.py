@@ -79,9 +79,12 @@ def trained_like(network: undivided.Network, seed: int = 1) -> undivided.Model:
 
 
 def samples_for(model: undivided.Model, count: int, seed: int = 0) -> np.ndarray:
-    """Bytes as numbers where the network begins by rescaling, else numbers around zero."""
+    """Ids where the network takes ids, bytes where it begins by rescaling, all as floats; else
+    numbers around zero."""
     shape = [n for n in model.plan.input.shape if isinstance(n, int)]
     rng = np.random.default_rng(seed)
+    if model.plan.input.vocabulary is not None:
+        return rng.integers(0, model.plan.input.vocabulary, (count, *shape)).astype(np.float32)
     if model.plan.operations[0].kind == "rescale":
         return rng.integers(0, 256, (count, *shape)).astype(np.float32)
     return rng.standard_normal((count, *shape)).astype(np.float32)
@@ -98,8 +101,22 @@ NETWORKS = {
         RMSNormalization() GatedFeedForward(12) Activation("softmax") Dense(8, activation="tanh")
         GatedFeedForward(6, activation="gelu_tanh") Dense(7, activation="sigmoid")
         Dense(6, activation="leaky_relu") GlobalAveragePooling1D() Output(3) }""",
+    "words": """network Words { input: (12) layers:
+        Embedding(20, 8, name="words") Dropout(0.5) LearnedPositions()
+        MultiHeadAttention(4, kv_heads=2, causal=true, positions="rotary", window=(5, 5))
+        MultiHeadAttention(2, positions="alibi", softcap=1.5)
+        Residual { RMSNormalization() MultiHeadAttention(2, positions="relative", causal=true) }
+        MultiHeadAttention(2, key_dim=3, value_dim=5, positions="rotary",
+            pattern=AnyOf { Strided(3) GlobalTokens(1) })
+        TransformerEncoder(2, dff=12) GlobalAveragePooling1D() Output(20, tied_to="words") }""",
+    "decoder": """network Decoder { input: (9) layers: Embedding(16, 8)
+        TransformerDecoder(2, dff=12, activation="gelu") * 2 LayerNormalization() Output(16) }""",
+    "tokens": """network Tokens { input: (7, 6) layers:
+        MultiHeadAttention(2, causal=true, window=2) MultiHeadAttention(3, pattern=BlockLocal(3))
+        Output(2) }""",
     "smallest": "network Smallest { input: (3) layers: Output(2) }",
-    "flat": "network F { input: (3, 4) layers: Flatten() Dense(5, activation='relu') Output(2) }",
+    "flat": """network Flat { input: (3, 4) layers: Dense(4) Dropout(0.1) Flatten() Dropout(0.5)
+        Flatten() Dense(5, activation="relu") Output(2) }""",
     "passed_on": "network PassedOn { input: (2, 3) layers: Flatten() }",
     "last_in_place": "network L { input: (5) layers: Residual { Dense(5) Activation('relu') } }",
 }

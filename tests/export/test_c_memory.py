@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from random_networks import Example, examples
 
 import undivided
-from undivided.export.calls import in_place, scratch_of
+from undivided.export.calls import in_place, is_renamed, scratch_of
 from undivided.export.memory import Memory, numbers_in, placed
 from undivided.plan.plan import Plan
 
 
 def memory_of(plan: Plan) -> Memory:
-    return placed(plan, scratch_of(plan), in_place(plan))
+    return placed(plan, scratch_of(plan), in_place(plan), is_renamed)
 
 
 def assert_nothing_is_lost(plan: Plan) -> None:
@@ -33,14 +33,14 @@ def assert_nothing_is_lost(plan: Plan) -> None:
 
     cells(plan.input.name)[:] = plan.input.name
     for op in plan.operations:
-        same[op.output] = same[op.inputs[0]] if op.kind == "reshape" else op.output
+        same[op.output] = same[op.inputs[0]] if is_renamed(op) else op.output
         if scratch := scratch_of(plan)(op):
             room = arena[memory.scratch[op.output] :][:scratch]
             assert len(room) == scratch
             room[:] = "scratch"
         for name in op.inputs:
             assert (cells(name) == same[name]).all(), (op.output, name)
-        if op.kind == "reshape":
+        if is_renamed(op):
             continue
         assert memory.regions[op.output] != memory.regions[plan.input.name]
         over = [name for name in op.inputs if memory.regions[name] == memory.regions[op.output]]

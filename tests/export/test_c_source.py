@@ -64,7 +64,7 @@ def test_every_primitive_is_a_small_function_that_something_uses():
             r"\b(malloc|expf?|tanhf?|erff?|powf?|memcpy|double)\b *\(?",
             (re.sub(r"/\*.*?\*/", "", source, flags=re.S)),
         ), name
-    assert set(PRIMITIVES) - set(sources) == {"activation", "reshape"}
+    assert set(PRIMITIVES) - set(sources) == {"activation", "dropout", "reshape"}
 
 
 def test_the_only_state_is_the_arena(tmp_path):
@@ -137,6 +137,27 @@ def test_a_length_of_its_own_is_refused(tmp_path):
         "Give it a length, such as input: (64, …)."
     )
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("layers", "reason"),
+    [
+        (
+            "Embedding(5, 4, padding_id=0) GlobalAveragePooling1D() Output(2)",
+            "A C file is for samples of one fixed size; those of N are as long as they have tokens "
+            "other than the padding 0. Train it without padding.",
+        ),
+        (
+            "Embedding(5, 4) TransformerEncoder(2) TransformerDecoder(2) Output(5)",
+            "A C file takes one input; N has 2: input, target. Run the model in Python.",
+        ),
+    ],
+)
+def test_inputs_that_c_does_not_take_are_refused(tmp_path, layers, reason):
+    network = undivided.parse(f"network N {{ input: (6) layers: {layers} }}")
+    with pytest.raises(ExportError) as refused:
+        exported(undivided.Model(network, engine="reference"), tmp_path)
+    assert str(refused.value) == reason
 
 
 @pytest.mark.parametrize(

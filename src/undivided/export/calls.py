@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "check_exportable",
     "functions_for",
     "in_place",
+    "is_renamed",
     "number",
     "scratch_of",
 ]
@@ -32,13 +34,28 @@ __all__ = [
 FOLDER = Path(__file__).parent / "primitives"
 
 
+Parameters = Mapping[str, np.ndarray]
+"""The numbers of a model, by the plan's names."""
+
+
 @dataclass(frozen=True)
 class Constant:
-    """Numbers that are part of the program: a parameter by its name in the plan, or a table."""
+    """Numbers that are part of the program: a parameter by its name in the plan, or a table that
+    is made when it is printed. Tables of truth values are bytes."""
 
     name: str
     shape: tuple[int, ...]
-    table: np.ndarray | None = None
+    table: Callable[[Parameters], np.ndarray] | None = None
+    type: str = "float"
+
+    @property
+    def bytes(self) -> int:
+        return numbers_in(self.shape) * (4 if self.type == "float" else 1)
+
+    def numbers(self, parameters: Parameters) -> np.ndarray:
+        """In row order, as they are printed."""
+        values = parameters[self.name] if self.table is None else self.table(parameters)
+        return np.asarray(values, np.float32 if self.type == "float" else np.uint8).reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -46,8 +63,9 @@ class Scratch:
     """The room that a call has for itself."""
 
 
-Argument = Value | Constant | Scratch | str
-"""What stands in a call: a value, weights, its scratch, or a number or function as text."""
+Argument = Value | Constant | Scratch | str | dict[str, Any]
+"""What stands in a call: a value, weights, its scratch, a number or function as text, or what a
+`struct rules` says, by field."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +79,14 @@ class Call:
 @dataclass(frozen=True)
 class Primitive:
     """How one kind of operation is written, which attributes its C function knows, which inputs
-    the result may be written over, and how many floats of scratch it needs."""
+    the result may be written over, how many floats of scratch it needs, and whether it only gives
+    its input another name."""
 
     call: Callable[[Operation, Plan], Call]
     attributes: tuple[str, ...] = ()
     over: Callable[[Operation, Plan], tuple[int, ...]] = lambda op, plan: ()
     scratch: Callable[[Operation, Plan], int] = lambda op, plan: 0
+    same: bool = False
 
 
 def number(value: float) -> str:
@@ -118,7 +138,8 @@ def linear(op: Operation, plan: Plan) -> Call:
     x, y = _values(op, plan)
     bias = _constant(op, plan, "bias") if "bias" in op.parameters else "0"
     sizes = (_rows(x), str(x.width), str(y.width))
-    return Call("linear", (x, _constant(op, plan, "weight"), bias, *sizes, y))
+    function = "linear_turned" if op.attributes.get("turned") else "linear"
+    return Call(function, (x, _constant(op, plan, "weight"), bias, *sizes, y))
 
 
 def position(op: Operation, plan: Plan) -> Call:
@@ -129,21 +150,83 @@ def position(op: Operation, plan: Plan) -> Call:
         table = _constant(op, plan, "table")
     else:
         shape = numbers_in(x.shape[:-1]), x.width
-        table = Constant(f"{op.layer}.table", shape, sinusoidal_table(*shape))
+        table = Constant(f"{op.layer}.table", shape, lambda _: sinusoidal_table(*shape))
     return Call("position", (x, table, _count(y), y))
 
 
 def attention(op: Operation, plan: Plan) -> Call:
     query, key, value, y = _values(op, plan)
+    heads, scale = op.attributes["heads"], number(op.attributes["scale"])
+    widths = (str(query.width // heads), str(y.width // heads))
+    before = (query, key, value, scale, _rows(query), _rows(key), str(heads), *widths)
+    if rules := _rules(op, plan):
+        return Call("attention_by_rules", (*before, rules, Scratch(), y))
+    return Call("attention", (*before, Scratch(), y))
+
+
+def _rules(op: Operation, plan: Plan) -> dict[str, Any]:
+    """The fields of C's `struct rules`; none where the layer says nothing of the kind."""
+    given = op.attributes
+    query, key = (plan.values[name] for name in op.inputs[:2])
+    queries, keys = (numbers_in(value.shape[:-1]) for value in (query, key))
+    left, right = (n if n not in (None, -1) else keys - 1 for n in given.get("window") or (-1, -1))
+    rules: dict[str, Any] = {}
+    if given.get("softcap"):
+        rules["softcap"] = number(given["softcap"])
+    if given.get("alibi") or "relative" in op.parameters:
+        shape = (given["heads"], queries + keys - 1)
+        table = partial(_by_distance, op, queries, keys)
+        rules["by_distance"] = Constant(f"{op.output}.by_distance", shape, table)
+    if (pattern := given.get("pattern")) is not None:
+        rules["allowed"] = Constant(
+            f"{op.output}.allowed",
+            (queries, keys),
+            lambda _: pattern.to_array(queries, keys),
+            "unsigned char",
+        )
+    alike = given.get("key_heads") in (None, given["heads"])
+    if not rules and alike and not given.get("causal") and given.get("window") is None:
+        return {}
+    return {
+        "key_heads": str(given.get("key_heads") or given["heads"]),
+        "before": str(left),
+        "after": "0" if given.get("causal") else str(right),
+        **rules,
+    }
+
+
+def _by_distance(op: Operation, queries: int, keys: int, parameters: Parameters) -> np.ndarray:
+    """What the definition adds to scores, a row for each head: it depends on key − query alone."""
+    from undivided.engines.reference.attention import options_of
+
     heads = op.attributes["heads"]
-    sizes = (
-        *(_rows(query), _rows(key), str(heads)),
-        *(str(query.width // heads), str(value.width // heads)),
-    )
-    return Call(
-        "attention",
-        (query, key, value, number(op.attributes["scale"]), *sizes, Scratch(), y),
-    )
+    q, k = np.zeros((1, heads, queries, 1)), np.zeros((1, heads, keys, 1))
+    relative = parameters[op.parameters["relative"]] if "relative" in op.parameters else None
+    bias = options_of(q, k, relative, **op.attributes)["bias"].reshape(heads, queries, keys)
+    distance = np.arange(1 - queries, keys)
+    row = np.maximum(-distance, 0)  # the first query that has a key so far away
+    return bias[:, row, row + distance]
+
+
+def embed(op: Operation, plan: Plan) -> Call:
+    ids, y = _values(op, plan)
+    table = _constant(op, plan, "table")
+    return Call("embed", (ids, table, _count(ids), *map(str, table.shape), y))
+
+
+def rotary(op: Operation, plan: Plan) -> Call:
+    from undivided.engines.reference.rotary import angles
+
+    x, y = _values(op, plan)
+    rows, heads = numbers_in(x.shape[:-1]), op.attributes["heads"]
+    width = x.width // heads
+
+    def turns(_: Parameters) -> np.ndarray:
+        angle = angles(rows, width, op.attributes["base"])
+        return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+
+    table = Constant(f"{op.output}.turns", (rows, width // 2 * 2), turns)
+    return Call("rotary", (x, table, str(rows), str(heads), str(width), y))
 
 
 def _over_query(op: Operation, plan: Plan) -> tuple[int, ...]:
@@ -187,9 +270,9 @@ def pool(op: Operation, plan: Plan) -> Call:
     return Call("pool", (x, _rows(x), str(x.width), y))
 
 
-def reshape(op: Operation, plan: Plan) -> Call:
-    x, y = _values(op, plan)
-    return Call("", (x, y))
+def renamed(op: Operation, plan: Plan) -> Call:
+    """reshape and dropout: the same numbers have another name."""
+    return Call("", _values(op, plan))
 
 
 FUNCTIONS = {
@@ -206,11 +289,16 @@ FUNCTIONS = {
 PRIMITIVES: Mapping[str, Primitive] = {
     "rescale": Primitive(rescale, ("scale", "offset"), over=_first),
     "unfold": Primitive(unfold, ("size",)),
-    "linear": Primitive(linear),
+    "linear": Primitive(linear, ("turned",)),
+    "embed": Primitive(embed),
+    "rotary": Primitive(rotary, ("heads", "base"), over=_first),
     "position": Primitive(position, over=_first),
     "attention": Primitive(
         attention,
-        ("heads", "scale"),
+        (
+            *("heads", "scale", "key_heads", "causal", "window", "softcap", "pattern"),
+            *("alibi", "buckets", "max_distance"),
+        ),
         over=_over_query,
         scratch=lambda op, plan: numbers_in(plan.values[op.inputs[1]].shape[:-1]),
     ),
@@ -221,13 +309,18 @@ PRIMITIVES: Mapping[str, Primitive] = {
     "add": Primitive(pairwise, over=_both),
     "multiply": Primitive(pairwise, over=_both),
     "pool": Primitive(pool),
-    "reshape": Primitive(reshape),
+    "reshape": Primitive(renamed, same=True),
+    "dropout": Primitive(renamed, ("rate", "number"), same=True),
 }
-"""By the operation's kind. A reshape is no call: the same numbers have another name."""
+"""By the operation's kind. A reshape is no call, nor is what acts in training alone."""
 
 
 def in_place(plan: Plan) -> Callable[[Operation], tuple[int, ...]]:
     return lambda op: PRIMITIVES[op.kind].over(op, plan)
+
+
+def is_renamed(op: Operation) -> bool:
+    return PRIMITIVES[op.kind].same
 
 
 def scratch_of(plan: Plan) -> Callable[[Operation], int]:
@@ -236,6 +329,16 @@ def scratch_of(plan: Plan) -> Callable[[Operation], int]:
 
 def check_exportable(plan: Plan) -> None:
     """Refuse what the C file cannot say, naming the layer and the reason."""
+    if len(plan.inputs) > 1:
+        raise ExportError(
+            f"A C file takes one input; {plan.name} has {len(plan.inputs)}: "
+            f"{', '.join(value.name for value in plan.inputs)}. Run the model in Python."
+        )
+    if plan.input.padding_id is not None:
+        raise ExportError(
+            f"A C file is for samples of one fixed size; those of {plan.name} are as long as they "
+            f"have tokens other than the padding {plan.input.padding_id}. Train it without padding."
+        )
     for value in plan.values.values():
         if any(isinstance(extent, Ragged) for extent in value.shape):
             raise ExportError(

@@ -33,7 +33,6 @@ def check_program(model: Model, program: Program, x: Any) -> str:
     samples = np.asarray(checked_samples(x, model.plan.input, np.dtype(np.float32), "check"))
     if not len(samples):
         raise DataError("check must hold at least one sample.")
-    samples = samples.astype(np.float32)
     expected = expected_scores(model, samples)
     name, upper, count = program.name, program.name.upper(), len(samples)
     scale = max(float(np.finfo(np.float32).tiny), float(np.abs(expected).max()))

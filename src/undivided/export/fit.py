@@ -58,7 +58,7 @@ def _predicting(plan: Plan, target: Target) -> Fit:
     ram = {"arena": program.arena_bytes, "input and scores": ends}
     advice = []
     if sum(flash.values()) > target.flash:
-        weights = {c.name: (c.shape, numbers_in(c.shape) * FLOAT) for c in program.constants}
+        weights = {c.name: (c.shape, c.bytes) for c in program.constants}
         advice.append(f"The largest weights are {_largest(weights)}. {_NARROW}")
     if sum(ram.values()) > target.ram:
         during, live = program.memory.peak
@@ -132,6 +132,9 @@ READ_BACKWARD = {
     "add": False,
     "pool": False,
     "reshape": False,
+    "dropout": False,
+    "embed": True,
+    "rotary": False,
 }
 """Whether an operation's backward pass reads what went in; if not, nothing need be kept for it."""
 

@@ -39,10 +39,11 @@ def placed(
     plan: Plan,
     scratch_of: Callable[[Operation], int],
     in_place: Callable[[Operation], tuple[int, ...]],
+    is_renamed: Callable[[Operation], bool],
 ) -> Memory:
-    """Places for all values. `in_place` says which inputs an operation may write its output over;
-    a reshape always does."""
-    regions = _regions(plan, in_place)
+    """Places for all values. `in_place` says which inputs an operation may write its output over,
+    `is_renamed` whether it writes nothing, because its output is its input under another name."""
+    regions = _regions(plan, in_place, is_renamed)
     outside = {regions[plan.input.name], regions[plan.output.name]}
     spans: dict[str, tuple[int, int]] = {}
     for i, op in enumerate(plan.operations):
@@ -63,7 +64,11 @@ def placed(
     )
 
 
-def _regions(plan: Plan, in_place: Callable[[Operation], tuple[int, ...]]) -> dict[str, str]:
+def _regions(
+    plan: Plan,
+    in_place: Callable[[Operation], tuple[int, ...]],
+    is_renamed: Callable[[Operation], bool],
+) -> dict[str, str]:
     """The region of each value."""
     regions = {plan.input.name: plan.input.name}
     last_read: dict[str, int] = {}
@@ -72,7 +77,7 @@ def _regions(plan: Plan, in_place: Callable[[Operation], tuple[int, ...]]) -> di
             last_read[name] = i
     for i, op in enumerate(plan.operations):
         regions[op.output] = op.output
-        if op.kind == "reshape":
+        if is_renamed(op):
             regions[op.output] = regions[op.inputs[0]]
             continue
         for number in in_place(op):

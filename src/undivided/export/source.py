@@ -17,11 +17,13 @@ import numpy as np
 from undivided._version import __version__
 from undivided.export.calls import (
     PRIMITIVES,
+    Argument,
     Call,
     Constant,
     Scratch,
     functions_for,
     in_place,
+    is_renamed,
     number,
     scratch_of,
 )
@@ -45,7 +47,7 @@ class Program:
 
     @cached_property
     def memory(self) -> Memory:
-        return placed(self.plan, scratch_of(self.plan), in_place(self.plan))
+        return placed(self.plan, scratch_of(self.plan), in_place(self.plan), is_renamed)
 
     @cached_property
     def calls(self) -> list[tuple[Operation, Call]]:
@@ -64,8 +66,10 @@ class Program:
         found: dict[str, Constant] = {}
         for _, call in self.calls:
             for argument in call.arguments:
-                if isinstance(argument, Constant):
-                    found.setdefault(argument.name, argument)
+                parts = argument.values() if isinstance(argument, dict) else [argument]
+                for part in parts:
+                    if isinstance(part, Constant):
+                        found.setdefault(part.name, part)
         return list(found.values())
 
     @property
@@ -74,7 +78,7 @@ class Program:
 
     @property
     def weight_bytes(self) -> int:
-        return sum(numbers_in(constant.shape) for constant in self.constants) * FLOAT
+        return sum(constant.bytes for constant in self.constants)
 
     @property
     def input_floats(self) -> int:
@@ -197,7 +201,7 @@ void {self.name}_predict(const float *input, float *logits);
 
     def _declared(self, constant: Constant) -> str:
         size = numbers_in(constant.shape)
-        return f"static const float {self.names[constant.name]}[{size}]"
+        return f"static const {constant.type} {self.names[constant.name]}[{size}]"
 
     def _arena(self) -> str:
         if not self.memory.floats:
@@ -222,10 +226,12 @@ void {self.name}_predict(const float *input, float *logits);
     def _pointers(self) -> list[str]:
         """A name for each value that is not the caller's: where it lies, and its shape."""
         rows = []
+        calls = [call for _, call in self.calls if call.function]
+        named = {a.name for call in calls for a in call.arguments if isinstance(a, Value)}
         for op in self.plan.operations:
             value = self.plan.values[op.output]
             region = self.memory.regions[value.name]
-            if region in self.memory.offsets:
+            if region in self.memory.offsets and value.name in named:
                 at = self.memory.offsets[region]
                 where = f"arena + {at}" if at else "arena"
                 rows.append((f"float *const {self.names[value.name]} = {where};", value))
@@ -239,7 +245,7 @@ void {self.name}_predict(const float *input, float *logits);
         part = op.output.removeprefix(op.layer).lstrip(".")
         what = f"{kind}, {part}" if part else kind
         text = f"{op.layer}, {what}: {shapes} -> {gives}"
-        if op.kind == "reshape":
+        if is_renamed(op):
             text += ", the same numbers"
         return in_comment(text)
 
@@ -255,7 +261,10 @@ void {self.name}_predict(const float *input, float *logits);
             break_on_hyphens=False,
         )
 
-    def _argument(self, op: Operation, argument: Value | Constant | Scratch | str) -> str:
+    def _argument(self, op: Operation, argument: Argument) -> str:
+        if isinstance(argument, dict):
+            fields = (f".{field} = {self._argument(op, each)}" for field, each in argument.items())
+            return f"(struct rules){{{', '.join(fields)}}}"
         if isinstance(argument, Value):
             return self._place(argument)
         if isinstance(argument, Constant):
@@ -275,11 +284,8 @@ void {self.name}_predict(const float *input, float *logits);
 
     def _numbers(self) -> Iterator[str]:
         for constant in self.constants:
-            values = constant.table
-            if values is None:
-                values = self.parameters[constant.name]
-            flat = np.asarray(values, np.float32).reshape(-1)
-            yield f"{self._declared(constant)} = {{\n{columns(flat)}\n}};"
+            numbers = constant.numbers(self.parameters)
+            yield f"{self._declared(constant)} = {{\n{columns(numbers)}\n}};"
 
 
 _PROMISE = (
@@ -292,7 +298,7 @@ _PROMISE = (
 
 def columns(values: np.ndarray) -> str:
     """Numbers separated by commas, as many as fit on a line."""
-    words = [number(value) for value in values]
+    words = [str(value) if values.dtype == np.uint8 else number(value) for value in values]
     widest = max(map(len, words))
     across = max(1, (WIDTH - 4) // (widest + 2))
     rows = (words[i : i + across] for i in range(0, len(words), across))
