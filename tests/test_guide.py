@@ -29,6 +29,7 @@ NAMES = (
     "VisualizableAttention",
     "AttentionWithPositionalEncoding",
     "NLPAttention",
+    "VisionAttention",
     "TimeSeriesAttention",
 )
 

@@ -68,14 +68,27 @@ def test_targets_may_be_values_of_any_shape():
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "u2", "i4", "i8", "u8"])
-def test_other_integers_are_refused_with_a_hint(dtype):
-    refused(
-        X.astype(dtype),
-        Y,
-        f"x must be uint8, float32, float64 or float16; it is {np.dtype(dtype)}.",
-        ".astype('float32')",
-        "Token ids, which are what larger integers are usually for, are not taken yet",
-    )
+def test_other_integers_are_ids(dtype):
+    split = check_split(X.astype(dtype), Y, "here")
+    assert split.x.dtype == np.int32
+    np.testing.assert_array_equal(split.x, X)
+
+
+@pytest.mark.parametrize(("wrong", "dtype"), [(-1, "i8"), (2**31, "i8"), (2**31, "u4")])
+def test_ids_that_are_none_are_refused(wrong, dtype):
+    x = X.astype(dtype)
+    x[0, 0, 1] = wrong
+    refused(x, Y, f"x[0, 0, 1] is {wrong}; integers in x are ids, from 0", ".astype('float32')")
+
+
+def test_masks_and_lengths_are_one_thing():
+    x, y = np.ones((2, 3), np.int64), np.zeros(2, int)
+    for given in ({"mask": [[1.0, 0, 0], [1, 1, 0]]}, {"lengths": [1, 2]}):
+        split = check_split(x, y, "here", **given)
+        assert split.mask.tolist() == [[True, False, False], [True, True, False]]
+        assert split[1:].mask.tolist() == [[True, True, False]]
+    with pytest.raises(DataError, match=r"here: x\[0\] is all padding"):
+        check_split(x, y, "here", mask=[[0, 0, 0], [1, 1, 1]])
 
 
 def test_other_types_of_x_are_refused():

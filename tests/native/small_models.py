@@ -19,6 +19,7 @@ from undivided.engines.native import NativeEngine
 from undivided.layers import (
     Activation,
     Dense,
+    Embedding,
     GlobalAveragePooling1D,
     Layer,
     LayerNormalization,
@@ -29,6 +30,8 @@ from undivided.layers import (
     Rescaling,
     Residual,
     SinusoidalPositions,
+    TransformerDecoder,
+    TransformerEncoder,
 )
 from undivided.network import Network
 from undivided.training.optimizers import SGD, Adam, AdamW, Optimizer
@@ -68,6 +71,16 @@ NETWORKS: dict[str, Network] = {
     "any length": Network(
         input=(None, 7),
         layers=(Dense(12), SinusoidalPositions(), *BLOCK, GlobalAveragePooling1D(), Output(4)),
+    ),
+    "ids": Network(
+        input=(None,),
+        layers=(
+            Embedding(11, 12),
+            TransformerDecoder(2, dff=20, positions="relative", window=(9, None)),
+            TransformerEncoder(3, dff=20, kv_heads=1, softcap=3.0),
+            Dense(11, tied_to="embedding_1"),
+            GlobalAveragePooling1D(),
+        ),
     ),
     "table": Network(
         input=(9,),

@@ -33,6 +33,8 @@ class Split:
     x: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None = None
+    mask: np.ndarray | None = None
+    """`[N, S]` bool, true for the tokens of x that count and do not only fill samples up."""
 
     def __len__(self) -> int:
         return len(self.x)
@@ -45,7 +47,8 @@ class Split:
                 "For single samples use split.x[i] and split.y[i]."
             )
         weights = None if self.weights is None else self.weights[rows]
-        return Split(self.x[rows], self.y[rows], weights)
+        mask = None if self.mask is None else self.mask[rows]
+        return Split(self.x[rows], self.y[rows], weights, mask)
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.sample_shape))
@@ -101,22 +104,25 @@ def check_split(
     *,
     names: tuple[str, str] = ("x", "y"),
     weights: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+    lengths: np.ndarray | None = None,
 ) -> Split:
     """`x` and `y` as a `Split` that can be trained on, or a `DataError` that says why not.
 
-    `where` (a file, say) and `names` (of the two arrays) appear in errors. `x` may be uint8 or a
-    float of 16, 32 or 64 bits, which becomes float32. `y` may be any integers, which become int32,
-    or such floats. Arrays that already are what is needed are taken as they are, without a copy.
+    `where` (a file, say) and `names` (of the two arrays) appear in errors. `x` may be uint8, a
+    float of 16, 32 or 64 bits, which becomes float32, or other integers, which are ids and become
+    int32. `y` may be any integers, which become int32, or such floats. Arrays that already are
+    what is needed are taken as they are, without a copy. `mask` (0 or 1 for each token) or
+    `lengths` say which tokens of x only fill samples up.
     """
     x, y = np.asarray(x), np.asarray(y)
     x_name, y_name = names
     check_declared(x.dtype, x.shape, y.dtype, y.shape, where, names)
-    checked_x = np.ascontiguousarray(x) if x.dtype == np.uint8 else _as_float32(x, where, x_name)
+    checked_x = _as_samples(x, where, x_name)
     is_float = y.dtype.kind == "f"
     checked_y = _as_float32(y, where, y_name) if is_float else _as_labels(y, where, y_name)
-    if weights is None:
-        return Split(checked_x, checked_y)
-    return Split(checked_x, checked_y, _as_weights(np.asarray(weights), checked_y, where))
+    counted = None if weights is None else _as_weights(np.asarray(weights), checked_y, where)
+    return Split(checked_x, checked_y, counted, _as_mask(checked_x, mask, lengths, where))
 
 
 def check_declared(
@@ -151,18 +157,12 @@ def check_declared(
 
 
 def _check_x_type(dtype: np.dtype, what: str) -> None:
-    if dtype == np.uint8 or _is_float(dtype):
+    if dtype.kind in "iu" or _is_float(dtype):
         return
-    hint = ""
-    if dtype.kind in "iu":
-        hint = (
-            " Numbers: store them with .astype('float32'), or as uint8 if all are 0 to 255. Token "
-            "ids, which are what larger integers are usually for, are not taken yet."
-        )
-    elif dtype.kind == "b":
-        hint = " Store it with .astype('uint8')."
+    hint = " Store it with .astype('uint8')." if dtype.kind == "b" else ""
     raise DataError(
-        f"{what} must be uint8, float32, float64 or float16; it is {dtype}.{hint}",
+        f"{what} must be uint8, float32, float64 or float16, or integers, which are ids; "
+        f"it is {dtype}.{hint}",
     )
 
 
@@ -199,6 +199,36 @@ def _as_float32(array: np.ndarray, where: str, name: str) -> np.ndarray:
                 "Repair that sample or leave it out."
             )
     return values
+
+
+def _as_samples(x: np.ndarray, where: str, name: str) -> np.ndarray:
+    """Bytes as they are, other integers as ids, int32, all else float32."""
+    if x.dtype == np.uint8:
+        return np.ascontiguousarray(x)
+    if x.dtype.kind not in "iu":
+        return _as_float32(x, where, name)
+    outside = x > LARGEST_LABEL
+    if x.dtype.kind == "i":
+        outside |= x < 0
+    if outside.any():
+        index = np.unravel_index(int(outside.argmax()), x.shape)
+        raise DataError(
+            f"{where}: {_place(name, index)} is {int(x[index])}; integers in {name} are ids, from "
+            f"0 to {LARGEST_LABEL}. Numbers: store them with .astype('float32')."
+        )
+    return np.ascontiguousarray(x, dtype=np.int32)
+
+
+def _as_mask(
+    x: np.ndarray, mask: np.ndarray | None, lengths: np.ndarray | None, where: str
+) -> np.ndarray | None:
+    """Which tokens count, as [N, S] bool."""
+    if mask is None and lengths is None:
+        return None
+    from undivided.padding import real_tokens
+    from undivided.plan.plan import Input
+
+    return real_tokens(x, Input("x", x.shape[1:]), mask, lengths, f"{where}: x")
 
 
 def _as_weights(weights: np.ndarray, y: np.ndarray, where: str) -> np.ndarray:

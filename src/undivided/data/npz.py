@@ -40,6 +40,7 @@ __all__ = ["read_npz", "read_unlabelled"]
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 4096  # NumPy writes 118 bytes for a plain array; parsing is not to become the work
 _ENCRYPTED = 0x1
+_BESIDES = ("weights", "mask", "lengths")  # what may stand beside x and y
 _SAVE = "numpy.savez_compressed(path, x=x, y=y)"
 _TYPE = re.compile(r"[<>|=]?([?biufcSUVO])\d{0,9}")
 
@@ -61,7 +62,8 @@ class _Header:
 def read_npz(path: str | os.PathLike[str]) -> Dataset:
     """The arrays x and y, and if there are any x_test and y_test, of an .npz file.
 
-    `weights` and `weights_test`, if there are any, say how much each sample counts. Other arrays
+    `weights` and `weights_test`, if there are any, say how much each sample counts; `mask` or
+    `lengths` (and `mask_test` …) which tokens of x only fill samples up. Other arrays
     in the file are left alone. The types are those of `check_split`. Pickled objects are refused
     unread. Raises `DataError` for every file that cannot be trusted or trained on.
     """
@@ -135,7 +137,7 @@ def _open_archive(raw: IO[bytes], file: Path) -> ZipFile:
 
 
 def _pairs(members: dict[str, ZipInfo], file: Path) -> list[dict[str, ZipInfo]]:
-    """The members to read: x, y and perhaps weights; then x_test … if there are any."""
+    """The members to read: x, y and what may stand beside them; then x_test … if there are any."""
     arrays = {
         name.removesuffix(".npy"): info for name, info in members.items() if name.endswith(".npy")
     }
@@ -150,7 +152,7 @@ def _pairs(members: dict[str, ZipInfo], file: Path) -> list[dict[str, ZipInfo]]:
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing. "
             f"In the file: {there or 'no array at all'}. Save it with {_SAVE}."
         )
-    wanted_all = ((*pair, pair[0].replace("x", "weights", 1)) for pair in wanted)
+    wanted_all = ((*pair, *(pair[0].replace("x", name, 1) for name in _BESIDES)) for pair in wanted)
     return [{name: arrays[name] for name in names if name in arrays} for names in wanted_all]
 
 
@@ -267,12 +269,14 @@ def _check_sizes(info: ZipInfo, header: _Header, where: str) -> None:
 def _read_split(
     archive: ZipFile, pair: dict[str, ZipInfo], headers: dict[str, _Header], file: Path
 ) -> Split:
-    x_name, y_name, *_ = pair
-    x, y, *weights = (
-        _read_array(archive, info, headers[name], f"{file}: {name}") for name, info in pair.items()
-    )
+    x_name, y_name, *besides = pair
+    arrays = {
+        name: _read_array(archive, info, headers[name], f"{file}: {name}")
+        for name, info in pair.items()
+    }
+    given = {name.removesuffix("_test"): arrays[name] for name in besides}
     names = (x_name, y_name)
-    return check_split(x, y, str(file), names=names, weights=weights[0] if weights else None)
+    return check_split(arrays[x_name], arrays[y_name], str(file), names=names, **given)
 
 
 def _read_array(archive: ZipFile, info: ZipInfo, header: _Header, where: str) -> np.ndarray:
