@@ -35,6 +35,7 @@ from undivided.layers import (
     Output,
     Patches,
     Rescaling,
+    Reshape,
     Residual,
     SinusoidalPositions,
     TransformerDecoder,
@@ -42,6 +43,7 @@ from undivided.layers import (
 )
 from undivided.network import Execution, Network, Train
 from undivided.recipes import recipe, recipes
+from undivided.training.augmentation import RandomShift
 from undivided.training.losses import (
     BinaryCrossentropy,
     CategoricalCrossentropy,
@@ -68,6 +70,7 @@ from undivided.training.schedules import (
     StepDecay,
     Warmup,
 )
+from undivided.training.stopping import EarlyStopping
 
 if TYPE_CHECKING:
     from undivided import data as datasets
@@ -80,7 +83,7 @@ if TYPE_CHECKING:
     from undivided.language import parse, parse_fragment, read
     from undivided.model import Model, load
     from undivided.training.history import Epoch, Evaluation
-    from undivided.training.progress import Progress
+    from undivided.training.progress import Progress, StopTraining
 
 __all__ = [
     "MAE",
@@ -99,6 +102,7 @@ __all__ = [
     "CosineDecay",
     "DataError",
     "Dense",
+    "EarlyStopping",
     "Embedding",
     "Epoch",
     "Evaluation",
@@ -126,12 +130,15 @@ __all__ = [
     "Patches",
     "Perplexity",
     "Progress",
+    "RandomShift",
     "Rescaling",
+    "Reshape",
     "Residual",
     "ShapeError",
     "SinusoidalPositions",
     "SparseCategoricalCrossentropy",
     "StepDecay",
+    "StopTraining",
     "TopK",
     "Train",
     "TransformerDecoder",
@@ -173,6 +180,7 @@ _LATER = {
     "Evaluation": "undivided.training.history",
     "Model": "undivided.model",
     "Progress": "undivided.training.progress",
+    "StopTraining": "undivided.training.progress",
     "KeyValueCache": "undivided._operator.cache",
     "attention": "undivided._operator.attention",
     "attention_varlen": "undivided._operator.attention",

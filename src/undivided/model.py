@@ -6,7 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,11 +25,13 @@ from undivided.samples import (
     checked_samples,
     longest_sample,
     pair_of,
+    taken,
 )
-from undivided.targets import Targets, checked_targets
+from undivided.targets import Targets, checked_targets, weighted_by_class
+from undivided.training.augmentation import Augmentation
 from undivided.training.history import Epoch, Evaluation, TrainingState
 from undivided.training.metrics import Metric, metrics_for
-from undivided.training.progress import Lines, Progress
+from undivided.training.progress import Calling, Lines, Progress
 from undivided.training.schedules import learning_rate_at
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["Model", "load"]
 
 # N samples, C classes, H heads, S tokens; x is [N, *network.input], y what the loss wants of it.
+
+Labelled = tuple[Samples, Targets]
 
 Gradients = dict[str, np.ndarray]
 """Parameter name → gradient of the same shape."""
@@ -85,7 +89,9 @@ class Model:
         self._engine = make_engine(self.plan, self.engine, dtype, execution.threads)
         self._engine.seed = self.seed
         self._state = TrainingState(GENERATORS[network.train.generator](self.seed))
-        for name, values in initialize(self.plan, self._state.generator).items():
+        for name, values in initialize(
+            self.plan, self._state.generator, network.train.initial
+        ).items():
             self._engine.parameters[name][...] = values
         self.parameters = Parameters(self._engine.parameters)
         self.gradients: Gradients = {}
@@ -147,13 +153,22 @@ class Model:
         learning_rate: float | None = None,
         log: str | os.PathLike[str] | Literal[False] | None = None,
         progress: Progress | bool | None = None,
+        callbacks: Sequence[Progress | Callable[[Epoch], object]] = (),
+        class_weights: Mapping[int, float] | Sequence[float] | None = None,
     ) -> list[Epoch]:
         """Train, and return one entry an epoch: `.loss`, `.seconds`, `.test_accuracy`, `.epoch`.
 
         `train` and `test` are splits (`data.train`) or pairs (x, y). What is not given is the
         network's own; a `learning_rate` given here takes the place of the network's from now
         on. `log=False` writes none where the network names one. `progress=True` prints a line
-        an epoch; a `Progress` is told more.
+        an epoch; a `Progress` is told more. So are `callbacks`: each a `Progress`, or a function
+        that is called with every epoch's entry; `StopTraining` raised there ends the training.
+
+        `class_weights` say how much the targets of a class count: a number for each class, or of
+        some classes by number, the others counting 1.
+
+        Where the network says `validation_split` and no `test` is given, the last of the samples
+        are kept for it.
 
         A second `fit` goes on where the first stopped: 2 epochs and 3 are the same, bit for
         bit, as 5. So does one after Ctrl-C, which stops between two steps.
@@ -164,11 +179,18 @@ class Model:
         samples = self._samples(train, "train")
         tested = None if test is None else self._samples(test, "test")
         settings = _replaced(self.network.train, epochs=epochs, batch_size=batch_size)
+        if tested is None and settings.validation_split:
+            samples, tested = _split(samples, settings.validation_split)
+        if class_weights is not None:
+            samples = samples[0], weighted_by_class(samples[1], class_weights, self.plan)
+        augment = self._augmentation(settings.augment, samples[0])
         if learning_rate is not None:
             optimizer = _replaced(self.network.optimizer, learning_rate=learning_rate)
             self.network = dataclasses.replace(self.network, optimizer=optimizer)
             self.plan = dataclasses.replace(self.plan, optimizer=optimizer)
-        watchers: list[Progress] = []
+        watchers: list[Progress] = [
+            each if isinstance(each, Progress) else Calling(each) for each in callbacks
+        ]
         if progress:
             watchers.append(Lines() if progress is True else progress)
         path = settings.log if log is None else log
@@ -191,6 +213,8 @@ class Model:
                 ),
                 learning_rate=self.network.optimizer.learning_rate,
                 metrics=self._metrics,
+                augment=augment,
+                stopping=settings.early_stopping,
                 watchers=watchers,
                 diagnose=self._diagnose,
             )
@@ -559,6 +583,18 @@ class Model:
         zeros = {name: np.zeros_like(values) for name, values in self.parameters.items()}
         return np.zeros(np.shape(x), self.dtype), zeros
 
+    def _augmentation(
+        self, augmentation: Augmentation | None, x: Samples
+    ) -> Callable[[int], Samples] | None:
+        """The samples as an epoch sees them."""
+        if augmentation is None:
+            return None
+        if not isinstance(x, np.ndarray):
+            raise DataError("Samples that differ in length cannot be augmented.")
+        augmentation.check_samples(x.shape[1:])
+        numbers, seed = np.arange(len(x)), self.seed
+        return lambda epoch: augmentation.apply(x, seed, epoch, numbers)
+
     def _diagnose(self, x: Samples, y: Targets) -> str | None:
         """Where a batch's first non-finite number appears, told by the reference engine."""
         from undivided.engines.reference import ReferenceEngine
@@ -597,6 +633,19 @@ def load(
     for name, values in file.parameters.items():
         model.parameters[name] = values
     return model
+
+
+def _split(samples: Labelled, share: float) -> tuple[Labelled, Labelled]:
+    """Samples to train on, and the last of them to test on."""
+    x, targets = samples
+    kept = len(x) - round(share * len(x))
+    if not 0 < kept < len(x):
+        raise DataError(
+            f"A validation_split of {share:g} of {len(x)} samples leaves none on one side. "
+            "Give test samples, or choose another share."
+        )
+    first, last = np.arange(kept), np.arange(kept, len(x))
+    return (taken(x, first), targets.take(first)), (taken(x, last), targets.take(last))
 
 
 def _decided(scores: np.ndarray, kind: str) -> np.ndarray:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from undivided.description import Description, argument
 from undivided.layers.base import Layer
+from undivided.training.augmentation import Augmentation
 from undivided.training.losses import Loss, SparseCategoricalCrossentropy
 from undivided.training.metrics import Metric
 from undivided.training.optimizers import Adam, Optimizer
+from undivided.training.stopping import EarlyStopping
 
 if TYPE_CHECKING:
     from undivided.plan.plan import Plan
@@ -38,6 +40,34 @@ class Digits(Source, keyword="digits"):
 
 
 @dataclass(frozen=True)
+class Iris(Source, keyword="iris"):
+    """150 flowers of three kinds, four measurements each, which come with the package."""
+
+
+@dataclass(frozen=True)
+class MaxRow(Source, keyword="max_row"):
+    """Generated: say the row whose first number is the largest, in all positions."""
+
+    rows: int = argument(16, doc="rows of a sequence", at_least=1, at_most=1 << 20)
+    features: int = argument(8, doc="numbers in a row", at_least=1, at_most=1 << 20)
+    count: int = argument(65_536, doc="sequences to train on", at_least=1, at_most=1 << 28)
+    test: int = argument(2_048, doc="sequences to test on", at_least=1, at_most=1 << 28)
+    seed: int = argument(1, doc="what they are drawn from", at_least=0, at_most=2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Sines(Source, keyword="sines"):
+    """Generated: carry on a sum of two sines, seen with noise."""
+
+    length: int = argument(64, doc="values that are seen", at_least=1, at_most=1 << 20)
+    ahead: int = argument(8, doc="values that are asked for", at_least=1, at_most=1 << 20)
+    count: int = argument(8_192, doc="series to train on", at_least=1, at_most=1 << 28)
+    test: int = argument(1_024, doc="series to test on", at_least=1, at_most=1 << 28)
+    noise: float = argument(0.05, doc="the noise's deviation", at_least=0.0)
+    seed: int = argument(1, doc="what they are drawn from", at_least=0, at_most=2**64 - 1)
+
+
+@dataclass(frozen=True)
 class File(Source, keyword="file"):
     """Arrays x, y (and x_test, y_test) in an .npz file, or a folder of IDX files."""
 
@@ -58,6 +88,22 @@ class Train(Description, family=True, keyword="train"):
         "philox", doc="philox counts and can start anywhere; xorshift64 is the reference programs'"
     )
     log: str | None = argument(None, doc="a CSV file with one line an epoch")
+    initial: Literal["xavier", "fan_in"] = argument(
+        "xavier",
+        doc="weights of linear layers start uniform within ±√(6/(in+out)), or within ±1/√in",
+    )
+    augment: Augmentation | None = argument(
+        None, doc="what happens to samples before an epoch sees them"
+    )
+    validation_split: float = argument(
+        0.0,
+        doc="the share of the samples kept for testing where no others are",
+        at_least=0.0,
+        below=1.0,
+    )
+    early_stopping: EarlyStopping | None = argument(
+        None, doc="when training ends before its epochs are over"
+    )
 
 
 @dataclass(frozen=True)
@@ -170,6 +216,8 @@ class Network(Description, family=True, keyword="network"):
 
 
 def source_of(text: str) -> Source:
-    """`mnist` and `digits` are built-in sets; anything else names a file or folder."""
-    named = {"mnist": Mnist, "digits": Digits}
-    return named[text]() if text in named else File(text)
+    """`mnist`, `digits` … are built-in sets; anything else names a file or folder."""
+    known = Source.members.get(text.replace("-", "_"))
+    made = known() if known is not None and known is not File else File(text)
+    assert isinstance(made, Source)
+    return made

@@ -9,17 +9,17 @@ the rows of all samples end to end, so that samples of different lengths are not
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from undivided.errors import DataError
+from undivided.errors import ArgumentError, DataError
 from undivided.plan.plan import Plan, Ragged, Shape, show_shape
 
-__all__ = ["Targets", "as_targets", "checked_targets"]
+__all__ = ["Targets", "as_targets", "checked_targets", "weighted_by_class"]
 
 SUM_TOLERANCE = 1e-3
 """How far the probabilities of a row may be from adding up to 1."""
@@ -71,6 +71,34 @@ class Targets:
             rows = np.arange(starts[-1]) + np.repeat(self.starts[samples] - starts[:-1], lengths)
         weights = None if self.weights is None else self.weights[rows]
         return Targets(self.values[rows], len(samples), self.rows, starts, weights)
+
+
+def weighted_by_class(
+    targets: Targets, weights: Mapping[int, float] | Sequence[float], plan: Plan
+) -> Targets:
+    """Targets of which each counts, besides, as much as its class does."""
+    kind, classes = plan.loss.targets, plan.output.width
+    if kind not in ("classes", "distributions"):
+        raise ArgumentError(
+            f"class_weights are for classes; the targets of {plan.loss} are {kind}. "
+            "Give weights for samples: fit((x, y, weights)).",
+            argument="class_weights",
+        )
+    if isinstance(weights, Mapping):
+        unknown = [key for key in weights if key not in range(classes)]
+        each = [weights.get(c, 1.0) for c in range(classes)]
+    else:
+        unknown, each = [], list(weights)
+    by_class = np.asarray(each, np.float32)
+    if unknown or by_class.shape != (classes,) or not (by_class >= 0).all():
+        raise ArgumentError(
+            f"The 'class_weights' of fit must be a number ≥ 0 for each of {classes} classes, or "
+            f"for some of them by number. Got {str(weights)[:80]}.",
+            argument="class_weights",
+        )
+    values = targets.values if targets.values.ndim == 1 else targets.values.argmax(axis=1)
+    given = by_class[values]
+    return replace(targets, weights=given if targets.weights is None else given * targets.weights)
 
 
 def as_targets(plan: Plan, y: Any, count: int) -> Targets:

@@ -12,8 +12,8 @@ from undivided.data import BUILT_IN, open_data
 from undivided.errors import DataError
 
 KNOWN = (
-    "Data can be 'mnist', 'digits', the path of an .npz file with the arrays x and y, or a folder "
-    "with the files of MNIST."
+    "Data can be 'mnist', 'digits', 'iris', 'max-row', 'sines', the path of an .npz file with the "
+    "arrays x and y, or a folder with the files of MNIST."
 )
 
 
@@ -39,8 +39,9 @@ def error_of(source: str, folder: str | None = None) -> str:
 
 
 def test_built_in_names(work, write_mnist):
-    assert set(BUILT_IN) == {"mnist", "digits"}
-    assert open_data("digits").name == "digits"
+    assert set(BUILT_IN) == {"mnist", "digits", "iris", "max-row", "sines"}
+    for name in set(BUILT_IN) - {"mnist"}:
+        assert open_data(name).name == name.replace("-", "_")
     write_mnist(work / "data")
     assert len(open_data("mnist").train) == 12
 

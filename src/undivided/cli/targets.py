@@ -9,10 +9,10 @@ from typing import NoReturn
 
 import click
 
-from undivided.data import Dataset, Split, digits, mnist, open_data
+from undivided.data import BUILT_IN, Dataset, Split, max_row, mnist, open_data, sines
 from undivided.errors import DataError, suggest
 from undivided.language import read
-from undivided.network import Digits, File, Mnist, Network, source_of
+from undivided.network import File, MaxRow, Mnist, Network, Sines, source_of
 from undivided.plan.plan import Plan, Ragged
 from undivided.recipes import recipe, recipes
 
@@ -91,13 +91,17 @@ def open_network_data(network: Network) -> Dataset:
     source = network.data
     if isinstance(source, Mnist):
         return mnist(source.folder)
-    if isinstance(source, Digits):
-        return digits()
     if isinstance(source, File):
         return open_data(source.path)
+    if isinstance(source, (MaxRow, Sines)):
+        make = max_row if isinstance(source, MaxRow) else sines
+        return make(**vars(source))
+    if source is not None:
+        return BUILT_IN[source.keyword]()
     raise click.UsageError(
         f"{network.name} does not say what it is trained on. Name it with --data: mnist, digits, "
-        "an .npz file with arrays x and y, or a folder with the files of MNIST."
+        "iris, max-row, sines, an .npz file with arrays x and y, or a folder with the files of "
+        "MNIST."
     )
 
 

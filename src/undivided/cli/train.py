@@ -23,7 +23,8 @@ __all__ = ["train"]
     "-d",
     "--data",
     metavar="DATA",
-    help="mnist, digits, an .npz file with arrays x and y, or a folder with MNIST's files.",
+    help="mnist, digits, iris, max-row, sines, an .npz file with arrays x and y, or a folder with "
+    "MNIST's files.",
 )
 @engine_options
 @click.option("--out", metavar="FILE", help="Where the model goes; else NAME.safetensors here.")

@@ -6,10 +6,12 @@ what they can hold before any memory is taken. Every refusal is a `DataError`.
 
 from undivided.data.dataset import Dataset, Split, check_split
 from undivided.data.digits import digits
+from undivided.data.flowers import iris
 from undivided.data.idx import read_idx
 from undivided.data.mnist import mnist
 from undivided.data.npz import read_npz
 from undivided.data.sources import BUILT_IN, open_data
+from undivided.data.tasks import max_row, sines
 
 __all__ = [
     "BUILT_IN",
@@ -17,8 +19,11 @@ __all__ = [
     "Split",
     "check_split",
     "digits",
+    "iris",
+    "max_row",
     "mnist",
     "open_data",
     "read_idx",
     "read_npz",
+    "sines",
 ]

@@ -1,8 +1,8 @@
 """What `data:` in a network's text and the flag `--data` can name.
 
-A name of a built-in set, an .npz file, or a folder with MNIST's files. A built-in name wins over a
-file or folder of the same name, so that a description means the same in every folder; write
-`./mnist` for the folder.
+The name of a built-in set or a generated task, an .npz file, or a folder with MNIST's files. A
+built-in name wins over a file or folder of the same name, so that a description means the same in
+every folder; write `./mnist` for the folder.
 """
 
 from __future__ import annotations
@@ -13,29 +13,38 @@ from pathlib import Path
 
 from undivided.data.dataset import Dataset
 from undivided.data.digits import digits
+from undivided.data.flowers import iris
 from undivided.data.mnist import mnist
 from undivided.data.npz import read_npz
+from undivided.data.tasks import max_row, sines
 from undivided.errors import DataError, suggest
 
 __all__ = ["BUILT_IN", "open_data"]
 
-BUILT_IN: dict[str, Callable[..., Dataset]] = {"mnist": mnist, "digits": digits}
+BUILT_IN: dict[str, Callable[..., Dataset]] = {
+    "mnist": mnist,
+    "digits": digits,
+    "iris": iris,
+    "max-row": max_row,
+    "sines": sines,
+}
 
 
 def open_data(source: str, folder: str | None = None) -> Dataset:
-    """The data that `source` names: 'mnist', 'digits', an .npz file, or a folder holding MNIST.
+    """The data that `source` names: a built-in set, an .npz file, or a folder holding MNIST.
 
     With `folder`, MNIST and relative paths are looked for there and nowhere else.
     """
-    if source == "digits":
+    source = source.replace("_", "-") if source.replace("_", "-") in BUILT_IN else source
+    if source == "mnist":
+        return mnist(folder)
+    if source in BUILT_IN:
         if folder is not None:
             raise DataError(
-                f"'digits' comes with the package and is not looked for in a folder; got "
+                f"{source!r} comes with the package and is not looked for in a folder; got "
                 f"{folder!r}. Leave the folder out, or name the data in it."
             )
-        return digits()
-    if source in BUILT_IN:
-        return BUILT_IN[source](folder)
+        return BUILT_IN[source]()
     path = os.path.join(os.path.expanduser(folder or ""), os.path.expanduser(source))
     if source and "\0" not in source:
         if os.path.isdir(path):

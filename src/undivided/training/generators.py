@@ -135,7 +135,8 @@ GENERATORS: dict[str, type[XorShift64] | type[Philox]] = {
 
 _ALL_32 = 2**32 - 1
 _ALL_64 = 2**64 - 1
-_UNIFORM, _SHUFFLE = 0, 1  # purposes; what else will draw from a counter takes the next number
+_UNIFORM, _SHUFFLE = 0, 1
+"""Purposes; augmentation is 2, and what else will draw from a counter takes the next number."""
 
 
 def philox4x32(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:

@@ -23,8 +23,9 @@ from undivided.targets import Targets, as_targets
 from undivided.training.evaluation import evaluate
 from undivided.training.history import Epoch, TrainingState
 from undivided.training.metrics import Metric
-from undivided.training.progress import Interruption, Progress
+from undivided.training.progress import Interruption, Progress, StopTraining
 from undivided.training.schedules import Schedule, learning_rate_at
+from undivided.training.stopping import EarlyStopping, Patience
 
 __all__ = ["train"]
 
@@ -52,10 +53,16 @@ def train(
     batch_size: int,
     learning_rate: float | Schedule,
     metrics: Sequence[Metric] | None = None,
+    augment: Callable[[int], Samples] | None = None,
+    stopping: EarlyStopping | None = None,
     watchers: Iterable[Progress] = (),
     diagnose: Diagnosis | None = None,
 ) -> list[Epoch]:
-    """Go over all samples `epochs` times, from where `state` stands; one entry an epoch."""
+    """Go over all samples `epochs` times, from where `state` stands; one entry an epoch.
+
+    `augment` gives the samples as an epoch of that number is to see them. `stopping` may end it
+    sooner, with the parameters of the best epoch.
+    """
     watchers = tuple(watchers)
     history: list[Epoch] = []
     with Interruption() as interruption:
@@ -63,8 +70,9 @@ def train(
         run = _Run(
             engine, state, samples, batch_size, learning_rate, watchers, diagnose, interruption
         )
+        patience = None if stopping is None else Patience(stopping, engine)
         for _ in range(epochs):
-            loss, seconds = run.epoch()
+            loss, seconds = run.epoch(augment)
             state.epochs += 1
             entry = Epoch(state.epochs, loss, seconds)
             if test is not None:
@@ -77,9 +85,16 @@ def train(
                 )
             state.history.append(entry)
             history.append(entry)
-            for watcher in watchers:
-                watcher.finished(entry)
+            try:
+                for watcher in watchers:
+                    watcher.finished(entry)
+            except StopTraining:
+                break
             interruption.check()
+            if patience is not None and patience.is_over(entry):
+                break
+        if patience is not None:
+            patience.restore()
     return history
 
 
@@ -108,9 +123,11 @@ class _Run:
         self.interruption = interruption
         self.steps_in_chunk = 1
 
-    def epoch(self) -> tuple[float, float]:
+    def epoch(self, augment: Callable[[int], Samples] | None) -> tuple[float, float]:
         """Shuffle, then take every sample once; the mean loss and the seconds it took."""
         started = perf_counter()
+        if augment is not None:
+            self.x = augment(self.state.epochs)
         order = self.state.order_of(len(self.x))
         self.state.generator.shuffle(order)
         seconds = perf_counter() - started

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from undivided.training.history import Epoch
 
-__all__ = ["Interruption", "Lines", "Progress"]
+__all__ = ["Calling", "Interruption", "Lines", "Progress", "StopTraining"]
 
 
 class Progress:
@@ -22,6 +23,20 @@ class Progress:
 
     def finished(self, entry: Epoch) -> None:
         """An epoch is over, and tested."""
+
+
+class StopTraining(Exception):
+    """Raised by a callback to end the training after this epoch; `fit` returns as usual."""
+
+
+class Calling(Progress):
+    """A function that is called with every epoch's entry."""
+
+    def __init__(self, function: Callable[[Epoch], object]) -> None:
+        self._function = function
+
+    def finished(self, entry: Epoch) -> None:
+        self._function(entry)
 
 
 class Lines(Progress):
