@@ -25,9 +25,13 @@ SCRIPTS = (
     "colours.js",
     "elements.js",
     "state.js",
+    "theme.js",
+    "answer.js",
+    "film.js",
     "gallery.js",
     "map.js",
     "sample.js",
+    "tables.js",
     "steps.js",
     "main.js",
 )

@@ -4,7 +4,11 @@
 const STEPS = 256;
 const SCALES = {
   light: {
-    weight: scale((t) => [0.975 - 0.69 * t, 0.015 + 0.165 * Math.sin(Math.PI * t ** 0.85), 85 - 130 * t]),
+    weight: scale((t) => [
+      0.975 - 0.69 * t,
+      0.015 + 0.165 * Math.sin(Math.PI * t ** 0.85),
+      85 - 130 * t,
+    ]),
     signed: signed((t) => [0.972 - 0.42 * t, 0.16 * t]),
     forbidden: "#e9e6df",
     hatch: "#c2bdb2",
@@ -12,7 +16,11 @@ const SCALES = {
     paper: [253, 252, 249],
   },
   dark: {
-    weight: scale((t) => [0.225 + 0.7 * t, 0.015 + 0.165 * Math.sin(Math.PI * t ** 1.1), -50 + 135 * t]),
+    weight: scale((t) => [
+      0.225 + 0.7 * t,
+      0.015 + 0.165 * Math.sin(Math.PI * t ** 1.1),
+      -50 + 135 * t,
+    ]),
     signed: signed((t) => [0.25 + 0.47 * t, 0.15 * t]),
     forbidden: "#2b2a2e",
     hatch: "#4c4a52",
@@ -57,7 +65,9 @@ function linear(lightness, chroma, hue) {
 
 function byte(x) {
   const clipped = Math.min(1, Math.max(0, x));
-  return Math.round(255 * (clipped <= 0.0031308 ? 12.92 * clipped : 1.055 * clipped ** (1 / 2.4) - 0.055));
+  return Math.round(
+    255 * (clipped <= 0.0031308 ? 12.92 * clipped : 1.055 * clipped ** (1 / 2.4) - 0.055),
+  );
 }
 
 function colours() {

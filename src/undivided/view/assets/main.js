@@ -2,7 +2,10 @@
 
 byId("title").append(name(page.title));
 byId("facts").append(
-  ...page.facts.flatMap(([label, value], n) => [n ? " · " : "", element("span", {}, `${value} ${label === "trained" ? "" : label}`.trim())]),
+  ...page.facts.flatMap(([label, value], n) => [
+    n ? " · " : "",
+    element("span", {}, `${value} ${label === "trained" ? "" : label}`.trim()),
+  ]),
   ...(page.source ? [" · ", name(page.source)] : []),
 );
 byId("previous").addEventListener("click", () => turn(-1));
@@ -14,8 +17,20 @@ byId("foot").append(
     {},
     "Computed by the reference engine in float64, dropout off. Weights are embedded as 24-bit fixed point, within 3·10⁻⁸ of it; all other numbers as float32, within 6·10⁻⁸ of their size. Point at a number to see the whole of it. Everything counts from 0; (1, 2) is the patch in row 1, column 2.",
   ),
-  ...(page.leftOut.length ? [element("p", { id: "left-out" }, `Left out to keep this page small: ${page.leftOut.join("; ")}.`)] : []),
-  element("p", {}, "Keys: Tab goes from part to part; arrow keys move between samples, heads, cells and tokens; Home and End go to the first and the last."),
+  ...(page.leftOut.length
+    ? [
+        element(
+          "p",
+          { id: "left-out" },
+          `Left out to keep this page small: ${page.leftOut.join("; ")}.`,
+        ),
+      ]
+    : []),
+  element(
+    "p",
+    {},
+    "Keys: Tab goes from part to part; arrow keys move between samples, heads, cells and tokens; Home and End go to the first and the last.",
+  ),
 );
 
 follow(drawFilm);
@@ -31,7 +46,10 @@ window.addEventListener("hashchange", () => look(recall()));
 function middle() {
   const { queries, keys, layer } = now();
   const { kind, rows, columns } = layer.queries;
-  const query = kind === "patches" ? Math.floor(rows / 2) * columns + Math.floor(columns / 2) : Math.floor(queries / 2);
+  const query =
+    kind === "patches"
+      ? Math.floor(rows / 2) * columns + Math.floor(columns / 2)
+      : Math.floor(queries / 2);
   return { query: bounded(query, queries), key: layer.same ? query : Math.floor(keys / 2) };
 }
 

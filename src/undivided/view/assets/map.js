@@ -38,7 +38,12 @@ function drawMap() {
       "div",
       { class: "plot" },
       element("span", { class: "axis down", "aria-hidden": "true" }, "query ↓"),
-      element("div", { class: "plot-body" }, element("span", { class: "axis", "aria-hidden": "true" }, "key →"), made),
+      element(
+        "div",
+        { class: "plot-body" },
+        element("span", { class: "axis", "aria-hidden": "true" }, "key →"),
+        made,
+      ),
     ),
     element("p", { id: "readout", class: "readout" }),
     legend(largest, values.some(Number.isNaN)),
@@ -98,7 +103,10 @@ function mark(context, cell, width, height) {
 
 function cellAt(event, queries, keys) {
   const [x, y] = place(event);
-  return { query: bounded(Math.floor(y * queries), queries), key: bounded(Math.floor(x * keys), keys) };
+  return {
+    query: bounded(Math.floor(y * queries), queries),
+    key: bounded(Math.floor(x * keys), keys),
+  };
 }
 
 function cellText({ query, key }) {

@@ -1,5 +1,5 @@
 // The sample itself: where the picked query looks, who looks at the picked key, over the patches of
-// a picture, over text, over a curve, or over plain numbers; and what the model says of it.
+// a picture, over text, over a curve, or over plain numbers.
 
 const BOARD = 232;
 
@@ -10,8 +10,22 @@ function drawLooks() {
   const row = Array.from({ length: keys }, (_, j) => values[state.query * keys + j]);
   const column = Array.from({ length: queries }, (_, i) => values[i * keys + state.key]);
   byId("looks").replaceChildren(
-    panel("keys", row, "Where it looks", tokenName("queries", state.query), layer.same ? state.query : null, state.key),
-    panel("queries", column, "Who looks at it", tokenName("keys", state.key), layer.same ? state.key : null, state.query),
+    panel(
+      "keys",
+      row,
+      "Where it looks",
+      tokenName("queries", state.query),
+      layer.same ? state.query : null,
+      state.key,
+    ),
+    panel(
+      "queries",
+      column,
+      "Who looks at it",
+      tokenName("keys", state.key),
+      layer.same ? state.key : null,
+      state.query,
+    ),
   );
   if (focused) byId("looks").querySelector(`[data-side=${focused}] [tabindex="0"]`).focus();
 }
@@ -23,7 +37,12 @@ function panel(side, values, title, of, self, other) {
     { class: "board", "data-side": side, "aria-label": `${title}: ${of}` },
     element("h3", {}, title),
     element("p", { class: "of" }, name(of), undrawn(inputOf(side))),
-    element("div", { class: "board-body" }, board(side, values, self, other), strongest(side, values)),
+    element(
+      "div",
+      { class: "board-body" },
+      board(side, values, self, other),
+      strongest(side, values),
+    ),
   );
 }
 
@@ -35,9 +54,9 @@ function undrawn(input) {
 function strongest(side, values) {
   const order = values.map((_, t) => t).filter((t) => values[t] > 0);
   order.sort((a, b) => values[b] - values[a]);
-  const list = order.slice(0, 5).map((t) =>
-    element("li", {}, name(tokenName(side, t)), number(values[t], `${side}-${t}`, 0)),
-  );
+  const list = order
+    .slice(0, 5)
+    .map((t) => element("li", {}, name(tokenName(side, t)), number(values[t], `${side}-${t}`, 0)));
   return element("ol", { class: "strongest", "aria-label": "the largest weights" }, ...list);
 }
 
@@ -50,7 +69,8 @@ function board(side, values, self, other) {
   const properties = {
     tabindex: "0",
     role: "slider",
-    "aria-label": side === "keys" ? "where it looks: pick a token" : "who looks at it: pick a token",
+    "aria-label":
+      side === "keys" ? "where it looks: pick a token" : "who looks at it: pick a token",
     "aria-valuemin": 0,
     "aria-valuemax": values.length - 1,
     "aria-valuenow": current,
@@ -59,7 +79,8 @@ function board(side, values, self, other) {
   };
   const about = { side, values, self, other, largest, tokens };
   const fits = tokens.rows * tokens.columns === values.length;
-  if (tokens.kind === "patches" && fits && input.kind === "picture") return picture(about, input, properties);
+  if (tokens.kind === "patches" && fits && input.kind === "picture")
+    return picture(about, input, properties);
   if (tokens.kind === "series" && input.kind === "series") return curve(about, input, properties);
   return words(about, input, properties);
 }
@@ -76,7 +97,8 @@ function moveToken(event, side, current, count, tokens) {
   event.preventDefault();
   const down = tokens.kind === "patches" ? tokens.columns : 1;
   const to = step ? current + step[0] * down + step[1] : ends[event.key];
-  if (to >= 0 && to < count) pick(side === "keys" && !page.layers[state.layer].same ? "key" : "query", to);
+  if (to >= 0 && to < count)
+    pick(side === "keys" && !page.layers[state.layer].same ? "key" : "query", to);
 }
 
 function picked(side) {
@@ -99,7 +121,11 @@ function pixelsOf(input, onlyInk = false) {
     const share = raw[at * channels] / 255;
     if (channels === 3) image.data.set([...raw.subarray(3 * at, 3 * at + 3), 255], 4 * at);
     else if (onlyInk) image.data.set([...ink, Math.round(185 * share)], 4 * at);
-    else image.data.set([...ink.map((dark, c) => Math.round(paper[c] + (dark - paper[c]) * share)), 255], 4 * at);
+    else
+      image.data.set(
+        [...ink.map((dark, c) => Math.round(paper[c] + (dark - paper[c]) * share)), 255],
+        4 * at,
+      );
   }
   pixelsMade.set(key, image);
   return image;
@@ -115,7 +141,10 @@ function picture({ side, values, self, other, largest, tokens }, input, properti
     class: "picture",
     onclick: (event) => {
       const [x, y] = place(event);
-      pick(picked(side), bounded(Math.floor(y * rows), rows) * columns + bounded(Math.floor(x * columns), columns));
+      pick(
+        picked(side),
+        bounded(Math.floor(y * rows), rows) * columns + bounded(Math.floor(x * columns), columns),
+      );
     },
   });
   const small = document.createElement("canvas");
@@ -131,7 +160,9 @@ function picture({ side, values, self, other, largest, tokens }, input, properti
     const share = w / largest;
     // Weights lie below the ink of a grey picture, and veil one in colours. Of the scale three
     // quarters are used, so that ink is still seen on the strongest.
-    const colour = Number.isNaN(w) ? forbidden : css(colourAt(weight, 0.75 * share), inColour ? 0.15 + 0.7 * share : 1);
+    const colour = Number.isNaN(w)
+      ? forbidden
+      : css(colourAt(weight, 0.75 * share), inColour ? 0.15 + 0.7 * share : 1);
     context.fillStyle = colour;
     context.fillRect(x, y, across, down);
     if (Number.isNaN(w)) stripes(context, x, y, across, down, hatch);
@@ -142,10 +173,18 @@ function picture({ side, values, self, other, largest, tokens }, input, properti
   if (!inColour) context.drawImage(small, 0, 0, width, height);
   const outline = (t, dash, thick) => {
     context.setLineDash(dash);
-    for (const [colour, extra] of [[colours().paper, 2], [ink, 0]]) {
+    for (const [colour, extra] of [
+      [colours().paper, 2],
+      [ink, 0],
+    ]) {
       context.strokeStyle = css(colour);
       context.lineWidth = thick + extra;
-      context.strokeRect((t % columns) * across + 1.5, Math.floor(t / columns) * down + 1.5, across - 3, down - 3);
+      context.strokeRect(
+        (t % columns) * across + 1.5,
+        Math.floor(t / columns) * down + 1.5,
+        across - 3,
+        down - 3,
+      );
     }
   };
   if (other !== self) outline(other, [4, 3], 1.5);
@@ -186,19 +225,27 @@ function curve({ side, values, self, other, largest }, input, properties) {
 function drawCurves(context, input, width, height, thickness) {
   const [times, features] = input.shape;
   const all = numbers(input.values);
-  const [low, high] = all.reduce(([a, b], x) => [Math.min(a, x), Math.max(b, x)], [Infinity, -Infinity]);
+  const [low, high] = all.reduce(
+    ([a, b], x) => [Math.min(a, x), Math.max(b, x)],
+    [Infinity, -Infinity],
+  );
   const margin = 3 * thickness;
-  const y = (value) => height - margin - ((value - low) / (high - low || 1)) * (height - 2 * margin);
+  const y = (value) =>
+    height - margin - ((value - low) / (high - low || 1)) * (height - 2 * margin);
   const { ink, paper } = colours();
   context.lineJoin = "round";
   for (let f = 0; f < features; f += 1) {
     // A rim of paper keeps a curve visible on every colour below it.
-    for (const [colour, thick] of [[paper, thickness + 2.4], [ink, thickness]]) {
+    for (const [colour, thick] of [
+      [paper, thickness + 2.4],
+      [ink, thickness],
+    ]) {
       context.strokeStyle = css(colour);
       context.setLineDash(f && colour === ink ? [2 + 3 * f, 3] : []);
       context.lineWidth = thick;
       context.beginPath();
-      for (let t = 0; t < times; t += 1) context.lineTo(((t + 0.5) * width) / times, y(all[t * features + f]));
+      for (let t = 0; t < times; t += 1)
+        context.lineTo(((t + 0.5) * width) / times, y(all[t * features + f]));
       context.stroke();
     }
   }
@@ -226,41 +273,6 @@ function words({ side, values, self, other, largest }, input, properties) {
       token.style.background = colour ? css(colour) : forbidden;
       if (colour) token.style.color = letters(colour);
       return token;
-    }),
-  );
-}
-
-// What the model says.
-
-function drawAnswer() {
-  const { answer, name: sampleName } = page.samples[state.sample];
-  // Where each position has an answer of its own, it is that of the picked query.
-  const one = answer.each && answer.positions.length === now().queries;
-  const shown = answer.each ? (one ? answer.positions[state.query] : answerOf(page.samples[state.sample])) : answer.positions[0];
-  const mark = verdictOf(shown);
-  const entry = (title, id, text) =>
-    element("div", {}, element("dt", {}, title), element("dd", { id, class: text.length > 12 ? "long" : "" }, name(text)));
-  byId("answer").replaceChildren(
-    element("p", { class: "of" }, `sample ${sampleName}`, answer.each && one ? element("span", {}, ", at ", name(tokenName("queries", state.query))) : null),
-    element(
-      "dl",
-      { class: "verdict" },
-      entry(answer.each && !one ? "positions right" : "predicted", "predicted", shown.predicted),
-      shown.label === null ? null : entry("true", "label", shown.label),
-      mark ? element("div", { class: mark }, element("dt", { class: "hidden" }, "verdict"), element("dd", { class: "mark" }, mark === "right" ? "✓ right" : "✕ wrong")) : null,
-    ),
-    shown.top.length ? bars(shown.top) : "",
-  );
-}
-
-function bars(top) {
-  return element(
-    "ul",
-    { class: "bars", "aria-label": "probabilities" },
-    ...top.map(([label, p], index) => {
-      const bar = element("span", { class: "fill", "aria-hidden": "true" });
-      bar.style.width = `${100 * p}%`;
-      return element("li", {}, element("span", { class: "class" }, name(label)), element("span", { class: "track" }, bar), number(p, `probability-${index}`, 0));
     }),
   );
 }

@@ -76,6 +76,7 @@ function tokenName(side, index) {
   if (tokens.kind === "patches") {
     return `patch ${index} (${Math.floor(index / tokens.columns)}, ${index % tokens.columns})`;
   }
-  if (input.kind === "text" && index < input.tokens.length) return `token ${index} “${input.tokens[index]}”`;
+  if (input.kind === "text" && index < input.tokens.length)
+    return `token ${index} “${input.tokens[index]}”`;
   return tokens.kind === "series" ? `time ${index}` : `token ${index}`;
 }

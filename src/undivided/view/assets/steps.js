@@ -2,8 +2,6 @@
 // and dV. Every number that is not a product, a sum or an exponential of two others on this page
 // comes from the reference engine.
 
-const FEW_KEYS = 8;
-
 function drawWork() {
   const { at, steps, keys, queries, weights: row } = now();
   const active = document.activeElement && document.activeElement.id;
@@ -12,8 +10,16 @@ function drawWork() {
       element(
         "div",
         { class: "note" },
-        element("p", {}, "The steps of this head were left out to keep the page small; fewer samples leave more room for each."),
-        element("button", { type: "button", class: "quiet", id: "worked", onclick: goToWorked }, "show a head that has them"),
+        element(
+          "p",
+          {},
+          "The steps of this head were left out to keep the page small; fewer samples leave more room for each.",
+        ),
+        element(
+          "button",
+          { type: "button", class: "quiet", id: "worked", onclick: goToWorked },
+          "show a head that has them",
+        ),
       ),
     );
     return;
@@ -21,7 +27,8 @@ function drawWork() {
   const read = (part) => (steps[part] ? numbers(steps[part]) : null);
   const { query: i, key: j } = state;
   const forbidden = Number.isNaN(row[i * keys + j]);
-  const vector = (part, at_, width) => Array.from(read(part).subarray(at_ * width, (at_ + 1) * width));
+  const vector = (part, at_, width) =>
+    Array.from(read(part).subarray(at_ * width, (at_ + 1) * width));
   const cells = (part) => Array.from(read(part).subarray(i * keys, (i + 1) * keys));
   const w = {
     i,
@@ -47,11 +54,18 @@ function drawWork() {
   w.plain = !steps.scores;
   w.slopes = steps.slope ? cells("slope") : w.dots.map(() => at.scale);
   w.delta = sum(w.p.map((p, t) => (Number.isNaN(p) ? 0 : p * w.dP[t])));
-  const articles = [meet, scaled, softmax, output, arrives, backThroughValues, backThroughSoftmax, towardsQuery, towardsKeys].map((make, n) => article(n + 1, make(w)));
-  byId("work").replaceChildren(
-    introduction(w),
-    element("ol", { class: "steps" }, ...articles),
-  );
+  const articles = [
+    meet,
+    scaled,
+    softmax,
+    output,
+    arrives,
+    backThroughValues,
+    backThroughSoftmax,
+    towardsQuery,
+    towardsKeys,
+  ].map((make, n) => article(n + 1, make(w)));
+  byId("work").replaceChildren(introduction(w), element("ol", { class: "steps" }, ...articles));
   if (active && byId(active) && byId("work").contains(byId(active))) byId(active).focus();
 }
 
@@ -91,7 +105,12 @@ function introduction(w) {
       "nav",
       { class: "chips", "aria-label": "steps" },
       ...["q·k", "scale", "softmax", "Σ·v", "dO", "dP", "dS", "dQ", "dK, dV"].map((label, n) =>
-        element("button", { type: "button", onclick: () => goTo(n + 1) }, element("span", {}, String(n + 1)), label),
+        element(
+          "button",
+          { type: "button", onclick: () => goTo(n + 1) },
+          element("span", {}, String(n + 1)),
+          label,
+        ),
       ),
     ),
   );
@@ -100,7 +119,12 @@ function introduction(w) {
 function followed({ answer, loss }) {
   if (loss === null) return ["the sum of the model's outputs"];
   const known = answer.positions.some(({ label }) => label !== null);
-  return [known ? "the loss of this sample, " : "the loss that this sample would have if the prediction were true, ", number(loss, "loss")];
+  return [
+    known
+      ? "the loss of this sample, "
+      : "the loss that this sample would have if the prediction were true, ",
+    number(loss, "loss"),
+  ];
 }
 
 function goTo(step) {
@@ -118,7 +142,12 @@ function article(number_, { title, formula: written_, text, body }) {
       "div",
       { class: "telling" },
       element("p", { class: "way" }, number_ > 4 ? "backward" : "forward"),
-      element("h3", { id: `step-${number_}`, tabindex: "-1" }, element("span", { class: "count" }, String(number_)), title),
+      element(
+        "h3",
+        { id: `step-${number_}`, tabindex: "-1" },
+        element("span", { class: "count" }, String(number_)),
+        title,
+      ),
       element("p", { class: "formula" }, ...formula(written_)),
       element("p", { class: "text" }, text),
     ),
@@ -150,11 +179,19 @@ function meet(w) {
 }
 
 function scaled(w) {
-  const parts = [number(w.dots[w.j], "dot-again"), " × ", number(w.scale, "scale"), " = ", number(w.dots[w.j] * w.scale, "scaled")];
+  const parts = [
+    number(w.dots[w.j], "dot-again"),
+    " × ",
+    number(w.scale, "scale"),
+    " = ",
+    number(w.dots[w.j] * w.scale, "scaled"),
+  ];
   if (!w.plain) parts.push(" ; with softcap and bias ", number(w.scores[w.j], "score"));
   return {
     title: "Scaling",
-    formula: w.plain ? "s_{ij} = scale · q_i · k_j" : "s_{ij} = softcap(scale · q_i · k_j) + bias_{ij}",
+    formula: w.plain
+      ? "s_{ij} = scale · q_i · k_j"
+      : "s_{ij} = softcap(scale · q_i · k_j) + bias_{ij}",
     text: "A sum of many products grows with their number; the scale, 1/√width unless the layer says otherwise, takes that back.",
     body: [equation("", parts)],
   };
@@ -169,12 +206,17 @@ function softmax(w) {
     formula: "P_{ij} = exp(s_{ij}) / Σ_t exp(s_{it})",
     text: "Scores become shares that add up to 1. Taking the largest score away first changes nothing and keeps exp small. A forbidden key takes no part.",
     body: [
-      keyTable(w, "softmax-table", [
-        ["q·k", w.dots, "dot"],
-        ["score", w.scores, "score"],
-        ["exp(s − max)", exps, "exp"],
-        ["weight P", w.p, "p"],
-      ], { "exp(s − max)": sum(exps), "weight P": sum(w.p.filter((p) => !Number.isNaN(p))) }),
+      keyTable(
+        w,
+        "softmax-table",
+        [
+          ["q·k", w.dots, "dot"],
+          ["score", w.scores, "score"],
+          ["exp(s − max)", exps, "exp"],
+          ["weight P", w.p, "p"],
+        ],
+        { "exp(s − max)": sum(exps), "weight P": sum(w.p.filter((p) => !Number.isNaN(p))) },
+      ),
     ],
   };
 }
@@ -185,7 +227,13 @@ function output(w) {
     title: "The mean of the values",
     formula: "o_i = Σ_j P_{ij} v_j",
     text: "Every value is taken by its share. Below, what the picked key gives, and the sum over all keys: the head's output for this query.",
-    body: [vectors(["value of key j", w.v, "v"], ["its share P·v", w.v.map((x) => x * p), "pv"], ["output, all keys", w.out, "out"])],
+    body: [
+      vectors(
+        ["value of key j", w.v, "v"],
+        ["its share P·v", w.v.map((x) => x * p), "pv"],
+        ["output, all keys", w.out, "out"],
+      ),
+    ],
   };
 }
 
@@ -207,7 +255,11 @@ function backThroughValues(w) {
     formula: "dP_{ij} = dO_i · v_j",
     text: "A weight matters as much as its value points along the gradient that arrived.",
     body: [
-      vectors(["dO", w.dOut, "dOut-again"], ["value", w.v, "v-again"], ["product", products, "dp-product"]),
+      vectors(
+        ["dO", w.dOut, "dOut-again"],
+        ["value", w.v, "v-again"],
+        ["product", products, "dp-product"],
+      ),
       equation("sum of the products", [number(w.dP[w.j], "dP")]),
     ],
   };
@@ -221,13 +273,26 @@ function backThroughSoftmax(w) {
     formula: "dS_{ij} = P_{ij} (dP_{ij} − Δ_i)\nΔ_i = Σ_t P_{it} dP_{it}",
     text: "Raising one score lowers all other weights of its row: only what is better than the row's mean Δ gets a pull upwards. A row of dS adds up to 0.",
     body: [
-      equation("key j", [number(p, "p-again"), " × (", number(w.dP[w.j], "dP-again"), " − ", number(w.delta, "delta"), ") = ", number(w.dS[w.j], "dS")]),
-      keyTable(w, "gradient-table", [
-        ["weight P", w.p, "p"],
-        ["dP", w.dP, "dP"],
-        ["P·dP", shares, "p-dP"],
-        ["dS", w.dS, "dS"],
-      ], { "P·dP": w.delta, dS: sum(w.dS.filter((_, t) => !Number.isNaN(w.p[t]))) }),
+      equation("key j", [
+        number(p, "p-again"),
+        " × (",
+        number(w.dP[w.j], "dP-again"),
+        " − ",
+        number(w.delta, "delta"),
+        ") = ",
+        number(w.dS[w.j], "dS"),
+      ]),
+      keyTable(
+        w,
+        "gradient-table",
+        [
+          ["weight P", w.p, "p"],
+          ["dP", w.dP, "dP"],
+          ["P·dP", shares, "p-dP"],
+          ["dS", w.dS, "dS"],
+        ],
+        { "P·dP": w.delta, dS: sum(w.dS.filter((_, t) => !Number.isNaN(w.p[t]))) },
+      ),
     ],
   };
 }
@@ -236,9 +301,13 @@ function towardsQuery(w) {
   const factor = w.dS[w.j] * w.slopes[w.j];
   return {
     title: "The query's gradient",
-    formula: w.plain ? "dq_i = scale · Σ_j dS_{ij} k_j" : "dq_i = Σ_j dS_{ij} softcap′ · scale · k_j",
+    formula: w.plain
+      ? "dq_i = scale · Σ_j dS_{ij} k_j"
+      : "dq_i = Σ_j dS_{ij} softcap′ · scale · k_j",
     text: "The query should have been more like the keys whose scores are pulled up.",
-    body: [vectors(["from key j", w.k.map((x) => x * factor), "dQ-share"], ["dQ, all keys", w.dQ, "dQ"])],
+    body: [
+      vectors(["from key j", w.k.map((x) => x * factor), "dQ-share"], ["dQ, all keys", w.dQ, "dQ"]),
+    ],
   };
 }
 
@@ -250,86 +319,14 @@ function towardsKeys(w) {
     formula: "dk_j = scale · Σ_i dS_{ij} q_i\ndv_j = Σ_i P_{ij} dO_i",
     text: "A key hears from every query, a value from every output it went into. First what this query says, then the sum over all of them.",
     body: [
-      vectors(["to dK, this query", w.q.map((x) => x * factor), "dK-share"], ["dK, all queries", w.dK, "dK"]),
-      vectors(["to dV, this query", w.dOut.map((x) => x * p), "dV-share"], ["dV, all queries", w.dV, "dV"]),
+      vectors(
+        ["to dK, this query", w.q.map((x) => x * factor), "dK-share"],
+        ["dK, all queries", w.dK, "dK"],
+      ),
+      vectors(
+        ["to dV, this query", w.dOut.map((x) => x * p), "dV-share"],
+        ["dV, all queries", w.dV, "dV"],
+      ),
     ],
   };
-}
-
-// How numbers are laid out.
-
-function equation(label, parts) {
-  return element("p", { class: "equation" }, label ? element("span", { class: "equation-label" }, `${label} = `) : null, ...parts);
-}
-
-// Vectors above one another, each cell in the colour of its sign and size.
-function vectors(...rows) {
-  const table = element("table", { class: "vectors" });
-  table.append(
-    element("thead", {}, element("tr", {}, element("td", {}), ...rows[0][1].map((_, d) => element("th", { scope: "col" }, String(d))))),
-    element(
-      "tbody",
-      {},
-      ...rows.map(([label, values, key]) => {
-        const largest = Math.max(...values.map(Math.abs).filter(Number.isFinite), 1e-30);
-        const power = powerOf(values);
-        return element(
-          "tr",
-          { "data-row": key },
-          element("th", { scope: "row" }, label, element("small", {}, times(power))),
-          ...values.map((x, d) => {
-            const cell = element("td", {}, number(x, `${key}-${d}`, power));
-            const colour = colourAt(colours().signed, 0.5 + (0.5 * x) / largest);
-            cell.style.background = css(colour);
-            cell.style.color = letters(colour);
-            return cell;
-          }),
-        );
-      }),
-    ),
-  );
-  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": rows.map(([label]) => label).join(", ") }, table);
-}
-
-// The keys with the largest weights and the picked one, or all of them.
-function keyTable(w, id, columns, totals) {
-  const order = Array.from({ length: w.keys }, (_, t) => t);
-  if (!state.allKeys) order.sort((a, b) => (w.p[b] || 0) - (w.p[a] || 0) || a - b);
-  const shown = state.allKeys ? order : order.slice(0, FEW_KEYS);
-  if (!shown.includes(w.j)) shown.push(w.j);
-  const rest = w.keys - shown.length;
-  const most = columns.map(([, values]) => Math.max(...values.map(Math.abs).filter(Number.isFinite), 1e-30));
-  const powers = columns.map(([, values]) => powerOf(values));
-  const table = element(
-    "table",
-    { class: "keys", id },
-    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "key"), ...columns.map(([label], n) => element("th", { scope: "col" }, label, element("small", {}, times(powers[n])))))),
-    element("tbody", {}, ...shown.map((t) => keyRow(w, t, columns, most, powers))),
-    element(
-      "tfoot",
-      {},
-      element("tr", {}, element("th", { scope: "row" }, `Σ over all ${w.keys} keys`), ...columns.map(([label], n) => element("td", {}, label in totals ? number(totals[label], `${id}-total-${label}`, powers[n]) : ""))),
-    ),
-  );
-  const all = element(
-    "button",
-    { type: "button", class: "quiet", id: `${id}-all`, "aria-pressed": String(state.allKeys), onclick: () => look({ allKeys: !state.allKeys }) },
-    state.allKeys ? "the largest only" : `show all ${w.keys} keys`,
-  );
-  return element("div", { class: "keys-box" }, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "keys" }, table), rest > 0 || state.allKeys ? all : null);
-}
-
-function keyRow(w, t, columns, most, powers) {
-  const forbidden = Number.isNaN(w.p[t]);
-  return element(
-    "tr",
-    { class: `${t === w.j ? "picked" : ""}${forbidden ? " striped" : ""}`, "data-key": t },
-    element("th", { scope: "row" }, name(tokenName("keys", t)), t === w.j ? " ◂ j" : ""),
-    ...columns.map(([, values, key], n) => {
-      if (forbidden && key !== "dot") return element("td", {}, key === "p" ? "forbidden" : "—");
-      const bar = element("span", { class: values[t] < 0 ? "tick minus" : "tick", "aria-hidden": "true" });
-      bar.style.width = `${(40 * Math.abs(values[t])) / most[n]}px`;
-      return element("td", {}, bar, number(values[t], key, powers[n]));
-    }),
-  );
 }
