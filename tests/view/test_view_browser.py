@@ -279,6 +279,27 @@ def test_where_queries_and_keys_are_of_two_inputs_each_side_is_picked_alone(show
     assert page.numbers("#readout data") == pytest.approx([weights[0, 1, 1, 4]], abs=1e-6)
 
 
+def test_a_class_token_stands_before_the_patches(show: Open) -> None:
+    text = (
+        "network N { input: (8, 8) layers: Patches(4) Dense(4) ClassToken()"
+        " MultiHeadAttention(2) TokenAt(0) Output(10) }"
+    )
+    model = undivided.Model(undivided.parse(text), engine="reference")
+    page = show(model.view(TEST[:1]))
+    page.click("[data-side=keys] [data-token='0']")
+    assert page.value(PLACE) == "#0.0.0.0.0"
+    assert page.text(".of bdi") == "class token"
+    page.click("[data-side=keys] canvas", 0.9, 0.9)
+    assert page.value(PLACE) == "#0.0.0.4.4"
+    page.value("document.querySelector('[data-side=keys] [role=slider]').focus()")
+    page.press("ArrowUp", "ArrowUp")
+    assert page.value(PLACE) == "#0.0.0.0.0"
+    page.press("ArrowRight")
+    assert page.value(PLACE) == "#0.0.0.1.1"
+    weights = reference(model).attention_weights(TEST.x[:1])["attention_1"]
+    assert page.numbers("#readout data") == pytest.approx([weights[0, 0, 1, 1]], abs=1e-6)
+
+
 def test_values_are_shown_beside_those_to_be_met_without_a_verdict(show: Open) -> None:
     layers = [undivided.MultiHeadAttention(1), undivided.Dense(3)]
     network = undivided.Network(input=(6, 3), layers=layers, loss=undivided.MeanSquaredError())

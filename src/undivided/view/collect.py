@@ -282,7 +282,7 @@ def _kind(plan: Plan, attentions: Sequence[Operation], entry: Input) -> str:
     """What an input is for those who look at it: what the first attention that reads it says."""
     for op in attentions:
         for tokens in (tokens_of(plan, name) for name in op.inputs[:2]):
-            if tokens.source == entry.name:
+            if tokens.source == entry.name and tokens.kind != "learned":
                 return tokens.kind
     return "numbers"
 

@@ -45,10 +45,10 @@ window.addEventListener("hashchange", () => look(recall()));
 // The middle of the sample says more at first sight than its corner.
 function middle() {
   const { queries, keys, layer } = now();
-  const { kind, rows, columns } = layer.queries;
+  const { kind, rows, columns, learned } = layer.queries;
   const query =
     kind === "patches"
-      ? Math.floor(rows / 2) * columns + Math.floor(columns / 2)
+      ? learned + Math.floor(rows / 2) * columns + Math.floor(columns / 2)
       : Math.floor(queries / 2);
   return { query: bounded(query, queries), key: layer.same ? query : Math.floor(keys / 2) };
 }

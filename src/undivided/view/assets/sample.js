@@ -77,12 +77,24 @@ function board(side, values, self, other) {
     "aria-valuetext": spoken(side, current, values[current]),
     onkeydown: (event) => moveToken(event, side, current, values.length, tokens),
   };
-  const about = { side, values, self, other, largest, tokens };
+  // Tokens that are of no input stand before those that are, and are counted with them.
+  const first = tokens.kind === "learned" ? 0 : tokens.learned;
+  const about = { side, first, values: values.slice(first), self, other, largest, tokens };
+  return element(
+    "div",
+    { ...properties, class: "tokens" },
+    first ? chips({ ...about, first: 0, values: values.slice(0, first) }, () => "∗") : null,
+    drawn(about, input),
+  );
+}
+
+function drawn(about, input) {
+  const { tokens, values } = about;
   const fits = tokens.rows * tokens.columns === values.length;
-  if (tokens.kind === "patches" && fits && input.kind === "picture")
-    return picture(about, input, properties);
-  if (tokens.kind === "series" && input.kind === "series") return curve(about, input, properties);
-  return words(about, input, properties);
+  if (tokens.kind === "patches" && fits && input.kind === "picture") return picture(about, input);
+  if (tokens.kind === "series" && input.kind === "series") return curve(about, input);
+  const text = input.kind === "text" && tokens.kind !== "learned" ? input.tokens : null;
+  return chips(about, (t) => (text && t < text.length ? text[t] : String(t)), text !== null);
 }
 
 function spoken(side, index, weight) {
@@ -95,8 +107,9 @@ function moveToken(event, side, current, count, tokens) {
   const ends = { Home: 0, End: count - 1 };
   if (!step && !(event.key in ends)) return;
   event.preventDefault();
-  const down = tokens.kind === "patches" ? tokens.columns : 1;
-  const to = step ? current + step[0] * down + step[1] : ends[event.key];
+  const down = tokens.kind === "patches" && current >= tokens.learned ? tokens.columns : 1;
+  let to = step ? current + step[0] * down + step[1] : ends[event.key];
+  if (to < tokens.learned && current >= tokens.learned && step) to = tokens.learned - 1;
   if (to >= 0 && to < count)
     pick(side === "keys" && !page.layers[state.layer].same ? "key" : "query", to);
 }
@@ -131,20 +144,16 @@ function pixelsOf(input, onlyInk = false) {
   return image;
 }
 
-function picture({ side, values, self, other, largest, tokens }, input, properties) {
+function picture({ side, first, values, self, other, largest, tokens }, input) {
   const [rows, columns] = [tokens.rows, tokens.columns];
   const [tall, wide] = input.shape;
   const unit = BOARD / Math.max(tall, wide);
   const [width, height] = [wide * unit, tall * unit];
   const [made, context] = canvas(width, height, {
-    ...properties,
-    class: "picture",
     onclick: (event) => {
       const [x, y] = place(event);
-      pick(
-        picked(side),
-        bounded(Math.floor(y * rows), rows) * columns + bounded(Math.floor(x * columns), columns),
-      );
+      const row = bounded(Math.floor(y * rows), rows);
+      pick(picked(side), first + row * columns + bounded(Math.floor(x * columns), columns));
     },
   });
   const small = document.createElement("canvas");
@@ -171,7 +180,9 @@ function picture({ side, values, self, other, largest, tokens }, input, properti
     context.strokeRect(x, y, across, down);
   });
   if (!inColour) context.drawImage(small, 0, 0, width, height);
-  const outline = (t, dash, thick) => {
+  const outline = (token, dash, thick) => {
+    if (token === null || token < first) return;
+    const t = token - first;
     context.setLineDash(dash);
     for (const [colour, extra] of [
       [colours().paper, 2],
@@ -188,19 +199,18 @@ function picture({ side, values, self, other, largest, tokens }, input, properti
     }
   };
   if (other !== self) outline(other, [4, 3], 1.5);
-  if (self !== null) outline(self, [], 2.5);
+  outline(self, [], 2.5);
   return made;
 }
 
 // Series.
 
-function curve({ side, values, self, other, largest }, input, properties) {
+function curve({ side, first, values, self, other, largest }, input) {
   const times = values.length;
   const [width, height] = [BOARD * 1.5, BOARD * 0.75];
   const [made, context] = canvas(width, height, {
-    ...properties,
-    class: "picture",
-    onclick: (event) => pick(picked(side), bounded(Math.floor(place(event)[0] * times), times)),
+    onclick: (event) =>
+      pick(picked(side), first + bounded(Math.floor(place(event)[0] * times), times)),
   });
   const { weight, ink, forbidden, hatch } = colours();
   const step = width / times;
@@ -210,14 +220,16 @@ function curve({ side, values, self, other, largest }, input, properties) {
     if (Number.isNaN(w)) stripes(context, t * step, 0, step, height, hatch);
   });
   drawCurves(context, input, width, height, 1.6);
-  const bar = (t, dash) => {
+  const bar = (token, dash) => {
+    if (token === null || token < first) return;
+    const t = token - first;
     context.setLineDash(dash);
     context.strokeStyle = css(ink);
     context.lineWidth = 2;
     context.strokeRect(t * step + 1, 1, Math.max(2, step - 2), height - 2);
   };
   if (other !== self) bar(other, [4, 3]);
-  if (self !== null) bar(self, []);
+  bar(self, []);
   return made;
 }
 
@@ -253,26 +265,29 @@ function drawCurves(context, input, width, height, thickness) {
 
 // Text, and tokens that are only numbers.
 
-function words({ side, values, self, other, largest }, input, properties) {
+function chips({ side, first, values, self, other, largest }, text, flows = false) {
   const { weight, forbidden } = colours();
-  const text = input.kind === "text" ? input.tokens : null;
-  return element(
-    "div",
-    { ...properties, class: text ? "words" : "words plain" },
-    ...values.map((w, t) => {
-      const token = element(
-        "span",
-        {
-          class: `word${Number.isNaN(w) ? " striped" : ""}${t === self ? " self" : ""}${t === other && t !== self ? " other" : ""}`,
-          "data-token": t,
-          onclick: () => pick(picked(side), t),
-        },
-        name(text && t < text.length ? text[t] : String(t)),
-      );
-      const colour = Number.isNaN(w) ? null : colourAt(weight, w / largest);
-      token.style.background = colour ? css(colour) : forbidden;
-      if (colour) token.style.color = letters(colour);
-      return token;
-    }),
-  );
+  const made = values.map((w, at) => {
+    const t = first + at;
+    const marks = [
+      "word",
+      Number.isNaN(w) ? "striped" : "",
+      t === self ? "self" : t === other ? "other" : "",
+    ];
+    const chip = element(
+      "span",
+      {
+        class: marks.filter(Boolean).join(" "),
+        "data-token": t,
+        title: tokenName(side, t),
+        onclick: () => pick(picked(side), t),
+      },
+      name(text(at)),
+    );
+    const colour = Number.isNaN(w) ? null : colourAt(weight, w / largest);
+    chip.style.background = colour ? css(colour) : forbidden;
+    if (colour) chip.style.color = letters(colour);
+    return chip;
+  });
+  return element("div", { class: flows ? "words" : "words plain" }, ...made);
 }

@@ -73,10 +73,15 @@ function inputOf(side) {
 function tokenName(side, index) {
   const tokens = page.layers[state.layer][side];
   const input = inputOf(side);
+  if (tokens.kind === "learned") return `learned query ${index}`;
+  if (index < tokens.learned) return tokens.learned > 1 ? `learned token ${index}` : "class token";
+  const at = index - tokens.learned;
   if (tokens.kind === "patches") {
-    return `patch ${index} (${Math.floor(index / tokens.columns)}, ${index % tokens.columns})`;
+    return `patch ${at} (${Math.floor(at / tokens.columns)}, ${at % tokens.columns})`;
   }
-  if (input.kind === "text" && index < input.tokens.length)
-    return `token ${index} “${input.tokens[index]}”`;
-  return tokens.kind === "series" ? `time ${index}` : `token ${index}`;
+  if (input.kind === "text" && at < input.tokens.length) return `token ${at} “${input.tokens[at]}”`;
+  if (tokens.kind !== "series") return `token ${at}`;
+  const [queries, keys] = page.samples[state.sample].layers[state.layer].shape;
+  const count = (side === "keys" ? keys : queries) - tokens.learned;
+  return input.kind === "series" && count !== input.shape[0] ? `window ${at}` : `time ${at}`;
 }
