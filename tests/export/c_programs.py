@@ -114,6 +114,14 @@ NETWORKS = {
     "tokens": """network Tokens { input: (7, 6) layers:
         MultiHeadAttention(2, causal=true, window=2) MultiHeadAttention(3, pattern=BlockLocal(3))
         Output(2) }""",
+    "pictures": """network Pictures { input: (9, 7, 2) layers:
+        Conv2D(4, 3, strides=2, padding="same", activation="relu") MaxPooling2D(2, padding="same")
+        Conv2D(6, (2, 1)) Permute((3, 1, 2)) Reshape((6, -1)) Conv1D(5, 3, padding="same")
+        MaxPooling1D(2, strides=1) ClassToken(range=0.5) MultiHeadAttention(1)
+        Residual { Conv1D(5, 1) AttentionPooling() Reshape((1, 5)) Permute((2, 1)) Reshape((1, 5))
+            ClassToken() ClassToken() ClassToken() ClassToken() ClassToken() } TokenAt(-2)
+        Output(3) }""",
+    "largest": "network L { input: (4, 4, 3) layers: Conv2D(5, 2) GlobalMaxPooling2D() Output(2) }",
     "smallest": "network Smallest { input: (3) layers: Output(2) }",
     "flat": """network Flat { input: (3, 4) layers: Dense(4) Dropout(0.1) Flatten() Dropout(0.5)
         Flatten() Dense(5, activation="relu") Output(2) }""",

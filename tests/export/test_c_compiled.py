@@ -44,7 +44,7 @@ def test_scores_are_those_of_the_definition(tmp_path, name):
         assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("name", ["everything", "gated", "words"])
+@pytest.mark.parametrize("name", ["everything", "gated", "words", "pictures"])
 def test_every_build_gives_the_same_bits(tmp_path, name):
     need("gcc", "clang")
     (model,) = models([name])

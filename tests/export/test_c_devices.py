@@ -100,7 +100,7 @@ def answer_here(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["everything", "gated", "words"])
+@pytest.mark.parametrize("name", ["everything", "gated", "words", "pictures"])
 def test_devices_give_the_same_bits(tmp_path, device, name):
     printed(tmp_path, name)
     here = answer_here(tmp_path)

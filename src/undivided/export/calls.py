@@ -270,6 +270,51 @@ def pool(op: Operation, plan: Plan) -> Call:
     return Call("pool", (x, _rows(x), str(x.width), y))
 
 
+def windows(op: Operation, plan: Plan) -> Call:
+    x, y = _values(op, plan)
+    return Call("windows", (x, *_windows(op, x, y), y))
+
+
+def max_pool(op: Operation, plan: Plan) -> Call:
+    """Over all tokens, or over windows of a picture."""
+    x, y = _values(op, plan)
+    if op.attributes.get("size") is None:
+        return Call("max_pool", (x, _rows(x), str(x.width), y))
+    return Call("max_windows", (x, *_windows(op, x, y), y))
+
+
+def _windows(op: Operation, x: Value, y: Value) -> tuple[str, ...]:
+    """The picture, a window, where windows begin, and how many there are."""
+    height, width, *channels = (n for n in x.shape if isinstance(n, int))
+    (above, _), (left, _) = op.attributes["pads"]
+    picture = (height, width, math.prod(channels))
+    given = (*op.attributes["size"], *op.attributes["strides"], above, left)
+    return tuple(map(str, (*picture, *given, *y.shape[:2])))
+
+
+def permute(op: Operation, plan: Plan) -> Call:
+    x, y = _values(op, plan)
+    axes = op.attributes["axes"]
+    strides = [numbers_in(x.shape[axis + 1 :]) for axis in axes]
+    arrays = (f"(const int[]){{{', '.join(map(str, each))}}}" for each in (y.shape, strides))
+    return Call("permute", (x, str(len(axes)), *arrays, _count(y), y))
+
+
+def pick(op: Operation, plan: Plan) -> Call:
+    x, y = _values(op, plan)
+    return Call("pick", (x, str(op.attributes["index"]), str(x.width), y))
+
+
+def learned(op: Operation, plan: Plan) -> Call:
+    *_, y = _values(op, plan)
+    return Call("copy", (_constant(op, plan, "table"), _count(y), y))
+
+
+def concatenate(op: Operation, plan: Plan) -> Call:
+    a, b, y = _values(op, plan)
+    return Call("concatenate", (a, _count(a), b, _count(b), y))
+
+
 def renamed(op: Operation, plan: Plan) -> Call:
     """reshape and dropout: the same numbers have another name."""
     return Call("", _values(op, plan))
@@ -309,6 +354,12 @@ PRIMITIVES: Mapping[str, Primitive] = {
     "add": Primitive(pairwise, over=_both),
     "multiply": Primitive(pairwise, over=_both),
     "pool": Primitive(pool),
+    "windows": Primitive(windows, ("size", "strides", "pads")),
+    "max_pool": Primitive(max_pool, ("size", "strides", "pads")),
+    "permute": Primitive(permute, ("axes",)),
+    "pick": Primitive(pick, ("index",)),
+    "learned": Primitive(learned),
+    "concatenate": Primitive(concatenate),
     "reshape": Primitive(renamed, same=True),
     "dropout": Primitive(renamed, ("rate", "number"), same=True),
 }

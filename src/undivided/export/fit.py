@@ -135,6 +135,12 @@ READ_BACKWARD = {
     "dropout": False,
     "embed": True,
     "rotary": False,
+    "windows": False,
+    "max_pool": True,
+    "permute": False,
+    "pick": False,
+    "learned": False,
+    "concatenate": False,
 }
 """Whether an operation's backward pass reads what went in; if not, nothing need be kept for it."""
 

@@ -201,7 +201,12 @@ void {self.name}_predict(const float *input, float *logits);
 
     def _declared(self, constant: Constant) -> str:
         size = numbers_in(constant.shape)
-        return f"static const {constant.type} {self.names[constant.name]}[{size}]"
+        return f"static const {constant.type} {self._weights_name(constant)}[{size}]"
+
+    def _weights_name(self, constant: Constant) -> str:
+        """A weight may have the name of the value that it becomes."""
+        same = constant.name in self.plan.values
+        return self.names[f"{constant.name}.weights" if same else constant.name]
 
     def _arena(self) -> str:
         if not self.memory.floats:
@@ -268,7 +273,7 @@ void {self.name}_predict(const float *input, float *logits);
         if isinstance(argument, Value):
             return self._place(argument)
         if isinstance(argument, Constant):
-            return self.names[argument.name]
+            return self._weights_name(argument)
         if isinstance(argument, Scratch):
             at = self.memory.scratch[op.output]
             return f"arena + {at}" if at else "arena"
