@@ -419,9 +419,11 @@ UNDIVIDED_INLINE void stream_weights(const Stream<T>& h, const T* lse, const int
         VectorOf<T> weight[R][vectors_in_tile<T>];
         bool any = real && weights_of_tile<R>(weight, h, turned, lse, rows[i], tile, p);
         for (int r = 0; r < R; ++r) {
+          T* row = to + (i + r) * to_stride + key;
+          T* whole = keys == kTile ? row : p;  // nothing is written beyond a row's end
           for (int v = 0; v < vectors_in_tile<T>; ++v)
-            store(p + v * lanes_of<T>, any ? weight[r][v] : VectorOf<T>{});
-          for (int64_t k = 0; k < keys; ++k) to[(i + r) * to_stride + key + k] = p[k];
+            store(whole + v * lanes_of<T>, any ? weight[r][v] : VectorOf<T>{});
+          for (int64_t k = 0; k < keys && whole == p; ++k) row[k] = p[k];
         }
       });
       i += run;

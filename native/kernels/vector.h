@@ -264,6 +264,14 @@ UNDIVIDED_INLINE void transpose_into(const float* from, int64_t from_stride, int
                                      int64_t columns, float* to, int64_t to_stride) {
   int64_t padded = (rows + kPad - 1) / kPad * kPad;
   for (int64_t r = 0; r < padded; r += kLanes) {
+    if (rows - r <= 1) {  // a last row alone, or none: not worth a square
+      for (int64_t c = 0; c < columns; ++c) {
+        Vector only{};
+        if (r < rows) only[0] = from[r * from_stride + c];
+        store(to + c * to_stride + r, only);
+      }
+      continue;
+    }
     for (int64_t c = 0; c < columns; c += kLanes) {
       Vector square[kLanes];
 #pragma GCC unroll 16

@@ -173,7 +173,9 @@ def weights(
         if len(heads) == sizes.H and len(rows) == sizes.S:
             return whole
         return whole[:, heads[:, None], rows[None, :]]
-    found = np.zeros((sizes.B, len(heads), len(rows), sizes.T), query.dtype)
+    # What lies beyond a sample's keys is not written.
+    make = empty if options.key_lengths is None else zeros
+    found = make((sizes.B, len(heads), len(rows), sizes.T), query.dtype)
     if found.size == 0:
         return found
     _call(query.dtype)(
