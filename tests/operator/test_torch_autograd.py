@@ -165,6 +165,16 @@ def test_strides_of_every_kind() -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("which", range(3))
+def test_what_was_changed_is_noticed_in_short_calls_too(which: int) -> None:
+    leaves = [x * 1 for x in inputs(torch.float32)]
+    loss = undivided.attention(*leaves).sum()
+    with torch.no_grad():
+        leaves[which].zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 @pytest.mark.parametrize("which", ["query", "key", "value", "bias", "mask", "out"])
 def test_what_was_changed_before_backward_is_noticed(which: str) -> None:
     leaves = [x * 1 for x in inputs()]
@@ -202,8 +212,9 @@ def test_backward_twice_needs_the_graph() -> None:
         torch.autograd.grad(loss, leaves)
 
 
-def test_the_gradient_of_a_gradient_is_refused() -> None:
-    leaves = inputs()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_gradient_of_a_gradient_is_refused(dtype: Any) -> None:
+    leaves = inputs(dtype)
     out = undivided.attention(*leaves)
     (gradient,) = torch.autograd.grad(out.square().sum(), leaves[0], create_graph=True)
     with pytest.raises(ArgumentError) as refused:
@@ -250,8 +261,9 @@ def test_parameters_and_tensors_of_a_class_of_ones_own() -> None:
     assert torch.equal(found.as_subclass(torch.Tensor), expected)
 
 
-def test_torch_func_is_refused() -> None:
-    q, k, v = (x.detach() for x in inputs())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_torch_func_is_refused(dtype: Any) -> None:
+    q, k, v = (x.detach() for x in inputs(dtype))
     with pytest.raises(ArgumentError, match=r"cannot be transformed by torch\.func"):
         torch.func.grad(lambda q: undivided.attention(q, k, v).sum())(q)
     with pytest.raises(ArgumentError, match=r"cannot be transformed by torch\.func"):

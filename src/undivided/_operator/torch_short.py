@@ -22,7 +22,9 @@ PLAIN = (Tensor, torch.nn.Parameter)
 
 def attention(query: Tensor, key: Any, value: Any, causal: bool, threads: int | None) -> Any:
     """out, or None where a call is not short."""
-    if torch.compiler.is_compiling() or not (_plain(query) and _plain(key) and _plain(value)):
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return None
+    if not (_plain(query) and _plain(key) and _plain(value)):
         return None
     sizes = short.sizes_of(query.shape, key.shape, value.shape, causal)
     if sizes is None:
