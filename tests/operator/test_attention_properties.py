@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,33 @@ def test_threads_change_no_bit(path: str) -> None:
                 same(everything(q, k, v, d_out, threads=threads, **given), one)
 
 
+def test_many_callers_at_once(path: str) -> None:
+    """Calls of several threads of Python share helpers and scratch memory, and no bit."""
+    calls = [
+        numbers((2, 2, S, 16), (2, 1, S + 9, 16), (2, 1, S + 9, 16), (2, 2, S, 16), seed=S)
+        for S in (3, 64, 70, 130) * 4
+    ]
+    alone = [everything(*call, threads=2) for call in calls]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda call: everything(*call, threads=2), calls))
+    for x, y in zip(found, alone, strict=True):
+        same(x, y)
+
+
+def test_results_stay_what_they_are(path: str) -> None:
+    """Whatever is computed after them, and whatever becomes of those that nobody holds."""
+    arrays = numbers(*[(2, 2, 40, 16)] * 4)
+    others = numbers(*[(2, 2, 40, 16)] * 4, seed=1)
+    for options in ({}, {"causal": True}, {"softcap": 2.0}):
+        held = everything(*arrays, **options)
+        parts = [attention(*arrays[:3], **options)[0, 1, 3:7], held[2][1]]
+        before = [x.copy() for x in (*held, *parts)]
+        for _ in range(5):
+            everything(*others, **options)
+            attention(*others[:3], **options)
+        same([*held, *parts], before)
+
+
 def test_a_second_call_gives_the_same_bits(path: str) -> None:
     q, k, v, d_out = numbers((2, 4, 60, 8), (2, 2, 70, 8), (2, 2, 70, 5), (2, 4, 60, 5))
     same(everything(q, k, v, d_out), everything(q, k, v, d_out))
@@ -179,7 +207,9 @@ def test_weights_on_request(T: int, softcap: float | None, path: str) -> None:
     np.testing.assert_allclose(sums, np.isfinite(lse), atol=4e-6)
     assert not weights[1, ..., (T + 1) // 2 :].any() and not weights[1, :, 4:].any()
     np.testing.assert_allclose(weights @ v.repeat(2, axis=1), out, atol=2e-6)
-    for heads, rows in [([2], [0]), ([3, 0], [8, 1, 2]), (None, 5), (1, None), ([], [1])]:
+    asked = [([2], [0]), ([3, 0], [8, 1, 2]), (None, 5), (1, None), ([], [1]), ([1, 1], [2, 2])]
+    asked += [([3, 1, 0, 2], None), (None, np.arange(S)[::-1])]
+    for heads, rows in asked:
         again, some = attention(q, k, v, return_weights=(heads, rows), **options)
         np.testing.assert_array_equal(again, out)
         heads = range(H) if heads is None else np.atleast_1d(np.array(heads, int))
