@@ -12,6 +12,7 @@ This file is the public contract and nothing else.
 from typing import TYPE_CHECKING, Any
 
 from undivided._version import __version__
+from undivided.description import argument
 from undivided.errors import (
     ArgumentError,
     DataError,
@@ -24,20 +25,34 @@ from undivided.errors import (
 )
 from undivided.layers import (
     Activation,
+    AttentionPooling,
+    ClassToken,
+    Conv1D,
+    Conv2D,
     Dense,
+    Dropout,
     Embedding,
     Flatten,
+    GatedFeedForward,
     GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
     Layer,
     LayerNormalization,
     LearnedPositions,
+    MaxPooling1D,
+    MaxPooling2D,
     MultiHeadAttention,
     Output,
     Patches,
+    Permute,
     Rescaling,
     Reshape,
     Residual,
+    RMSNormalization,
     SinusoidalPositions,
+    TokenAt,
     TransformerDecoder,
     TransformerEncoder,
 )
@@ -82,6 +97,8 @@ if TYPE_CHECKING:
     from undivided.gradient_check import check_gradients
     from undivided.language import parse, parse_fragment, read
     from undivided.model import Model, load
+    from undivided.overriding import override
+    from undivided.registering import register, use
     from undivided.training.history import Epoch, Evaluation
     from undivided.training.progress import Progress, StopTraining
 
@@ -95,13 +112,18 @@ __all__ = [
     "Adam",
     "AdamW",
     "ArgumentError",
+    "AttentionPooling",
     "BinaryCrossentropy",
     "BitsPerCharacter",
     "CategoricalCrossentropy",
+    "ClassToken",
     "Constant",
+    "Conv1D",
+    "Conv2D",
     "CosineDecay",
     "DataError",
     "Dense",
+    "Dropout",
     "EarlyStopping",
     "Embedding",
     "Epoch",
@@ -110,7 +132,11 @@ __all__ = [
     "ExponentialDecay",
     "ExportError",
     "Flatten",
+    "GatedFeedForward",
     "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D",
+    "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D",
     "Group",
     "Huber",
     "KeyValueCache",
@@ -118,6 +144,8 @@ __all__ = [
     "Layer",
     "LayerNormalization",
     "LearnedPositions",
+    "MaxPooling1D",
+    "MaxPooling2D",
     "MeanAbsoluteError",
     "MeanSquaredError",
     "Model",
@@ -128,8 +156,10 @@ __all__ = [
     "OneCycle",
     "Output",
     "Patches",
+    "Permute",
     "Perplexity",
     "Progress",
+    "RMSNormalization",
     "RandomShift",
     "Rescaling",
     "Reshape",
@@ -139,6 +169,7 @@ __all__ = [
     "SparseCategoricalCrossentropy",
     "StepDecay",
     "StopTraining",
+    "TokenAt",
     "TopK",
     "Train",
     "TransformerDecoder",
@@ -146,6 +177,7 @@ __all__ = [
     "UndividedError",
     "Warmup",
     "__version__",
+    "argument",
     "attention",
     "attention_varlen",
     "attention_vjp",
@@ -156,6 +188,7 @@ __all__ = [
     "linear_attention_vjp",
     "load",
     "masks",
+    "override",
     "parse",
     "parse_fragment",
     "positions",
@@ -163,7 +196,9 @@ __all__ = [
     "recipe",
     "recipes",
     "reference",
+    "register",
     "rotary",
+    "use",
 ]
 
 # What describing a network does not need is imported when it is first asked for.
@@ -191,7 +226,10 @@ _LATER = {
     "load": "undivided.model",
     "parse": "undivided.language",
     "parse_fragment": "undivided.language",
+    "override": "undivided.overriding",
     "read": "undivided.language",
+    "register": "undivided.registering",
+    "use": "undivided.registering",
     "rotary": "undivided._operator.rotary",
 }
 

@@ -66,6 +66,7 @@ class Description:
         if family:
             cls.members, cls.shorts = {}, {}
         else:
+            _refuse_a_clash(cls, cls.members.get(cls.keyword))
             cls.members[cls.keyword] = cls
             cls.shorts.update(dict.fromkeys(short, cls))
 
@@ -78,6 +79,17 @@ class Description:
 
     def check(self) -> None:
         """Refuse arguments that are right one by one and wrong together."""
+
+
+def _refuse_a_clash(cls: type[Description], other: type[Description] | None) -> None:
+    """Two descriptions of one name, unless it is the same one defined again, as in a notebook."""
+    place = cls.__module__, cls.__qualname__
+    if other is None or (other.__module__, other.__qualname__) == place:
+        return
+    raise ArgumentError(
+        f"There is {cls.keyword} already, from {other.__module__}. Give the one from "
+        f"{cls.__module__} another name."
+    )
 
 
 _signatures: dict[type, Signature] = {}

@@ -48,6 +48,9 @@ class ShapeError(UndividedError, ValueError):
 class LanguageError(UndividedError, ValueError):
     """A `.neural` text is not a network; the message lists every place and reason."""
 
+    unknown: tuple[str, ...] = ()
+    """Names in it that stand for nothing: a layer of somebody's own, which is not registered."""
+
 
 class DataError(UndividedError, ValueError):
     """A data file is missing, damaged, or not what the network was made for."""

@@ -238,6 +238,13 @@ def _network(file: Path, metadata: Mapping[str, str]) -> Network:
     try:
         return parse(metadata["network"], file=f"{file} (its network)")
     except UndividedError as error:
+        if names := getattr(error, "unknown", ()):
+            raise _refuse(
+                file,
+                f"its network has {' and '.join(names)}, which undivided does not know",
+                "If that is a layer of your own, give the file that registers it: `--use FILE.py`, "
+                "or in Python undivided.use('FILE.py') before undivided.load.",
+            ) from error
         raise _refuse(file, f"the network in its metadata is not one:\n{error}", "") from error
 
 

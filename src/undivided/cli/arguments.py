@@ -10,9 +10,20 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from undivided.errors import suggest
+from undivided.errors import ArgumentError, LanguageError, suggest
+from undivided.network import Network
 
-__all__ = ["COUNT", "ENGINE", "RATE", "SEED", "THREADS", "engine_options"]
+__all__ = [
+    "COUNT",
+    "ENGINE",
+    "RATE",
+    "SEED",
+    "THREADS",
+    "engine_options",
+    "set_option",
+    "use_option",
+    "with_settings",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -105,3 +116,55 @@ def engine_options(command: Command) -> Command:
     return click.option(
         "--threads", type=THREADS, help="How many threads; else one for each core in reach."
     )(command)
+
+
+def use_option(command: Command) -> Command:
+    """`--use`: layers of a person's own, known before anything else is looked at."""
+    return click.option(
+        "--use",
+        multiple=True,
+        metavar="FILE.py",
+        is_eager=True,
+        expose_value=False,
+        callback=_use,
+        help="Python that registers layers of your own. It is run: use none that you do not trust.",
+    )(command)
+
+
+def _use(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> None:
+    from undivided.registering import use
+
+    for file in files:
+        try:
+            use(file)
+        except ArgumentError as error:
+            raise click.UsageError(f"--use: {error}", ctx) from error
+
+
+def set_option(command: Command) -> Command:
+    """`--set PATH=VALUE`, as often as wanted."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="Another value in place of the network's, such as layers.3.num_heads=4, "
+        "optimizer.learning_rate=3e-4 or train.epochs=3. Layers count from 0.",
+    )(command)
+
+
+def with_settings(network: Network, settings: tuple[str, ...]) -> Network:
+    """The network with what `--set` says."""
+    from undivided.overriding import override_text
+
+    for setting in settings:
+        path, sign, value = setting.partition("=")
+        if not sign or not path.strip() or not value.strip():
+            raise click.UsageError(
+                f"--set takes PATH=VALUE, such as train.epochs=3. Got {setting[:80]!r}."
+            )
+        try:
+            network = override_text(network, path.strip(), value.strip())
+        except (ArgumentError, LanguageError) as error:
+            raise click.UsageError(f"--set {error}") from error
+    return network

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from undivided.cli.arguments import set_option, use_option, with_settings
 from undivided.cli.targets import existing_model, network_of
 from undivided.errors import ArgumentError
 from undivided.export.fit import fit_json, fit_page
@@ -25,7 +26,11 @@ __all__ = ["describe"]
     help="A microcontroller, such as esp32s3 or cortex-m4: whether the network fits, and what to "
     "shrink.",
 )
-def describe(target: str, as_json: bool, graph: bool, device: str | None) -> None:
+@set_option
+@use_option
+def describe(
+    target: str, as_json: bool, graph: bool, device: str | None, settings: tuple[str, ...]
+) -> None:
     """Say what a network is and what it costs.
 
     That is layers, shapes, parameters, multiply-adds and bytes, before anything is trained. FILE
@@ -44,6 +49,7 @@ def describe(target: str, as_json: bool, graph: bool, device: str | None) -> Non
         network = read_model(existing_model(target)).network
     else:
         network, _ = network_of(target)
+    network = with_settings(network, settings)
     if as_json:
         facts = page.describe_json(network)
         if room is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from undivided.cli.arguments import engine_options
+from undivided.cli.arguments import engine_options, use_option
 from undivided.cli.targets import (
     check_samples,
     data_name,
@@ -21,6 +21,7 @@ __all__ = ["evaluate"]
 @click.command()
 @click.argument("model", metavar="MODEL")
 @click.option("-d", "--data", metavar="DATA", help="Other data than the model was trained on.")
+@use_option
 @engine_options
 def evaluate(model: str, data: str | None, threads: int | None, engine: str | None) -> None:
     """Test a model on samples whose targets are known.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import numpy as np
 
+from undivided.cli.arguments import use_option
 from undivided.cli.targets import (
     check_samples,
     existing_model,
@@ -53,6 +54,7 @@ def export() -> None:
     "--check", is_flag=True, help="Also NAME_check.c: samples, their scores, a main that compares."
 )
 @click.option("-d", "--data", metavar="DATA", help="Where --check takes samples from.")
+@use_option
 def c(model: str, out: str, name: str, check: bool, data: str | None) -> None:
     """Print a model's forward pass as C99 that a person can read.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from undivided.cli.arguments import engine_options
+from undivided.cli.arguments import engine_options, use_option
 from undivided.cli.targets import (
     check_samples,
     existing_model,
@@ -30,6 +30,7 @@ _ROWS_AT_ONCE = 4096
 @click.argument("model", metavar="MODEL")
 @click.option("-d", "--data", metavar="DATA", help="Other data than the model was trained on.")
 @click.option("--out", metavar="FILE", help="A CSV file to write; else it is printed.")
+@use_option
 @engine_options
 def predict(
     model: str, data: str | None, out: str | None, threads: int | None, engine: str | None

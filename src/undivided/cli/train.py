@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import click
 
-from undivided.cli.arguments import COUNT, RATE, SEED, engine_options
+from undivided.cli.arguments import (
+    COUNT,
+    RATE,
+    SEED,
+    engine_options,
+    set_option,
+    use_option,
+    with_settings,
+)
 from undivided.cli.session import Session
 from undivided.cli.targets import network_of, with_data
 
@@ -26,6 +34,8 @@ __all__ = ["train"]
     help="mnist, digits, iris, max-row, sines, an .npz file with arrays x and y, or a folder with "
     "MNIST's files.",
 )
+@set_option
+@use_option
 @engine_options
 @click.option("--out", metavar="FILE", help="Where the model goes; else NAME.safetensors here.")
 @click.option("--log", metavar="FILE", help="A CSV file with one line an epoch.")
@@ -37,6 +47,7 @@ def train(
     lr: float | None,
     seed: int | None,
     data: str | None,
+    settings: tuple[str, ...],
     threads: int | None,
     engine: str | None,
     out: str | None,
@@ -50,10 +61,10 @@ def train(
     was learned so far.
     """
     network, name = network_of(target)
-    network = with_data(network, data)
+    network = with_settings(with_data(network, data), settings)
     given = {"batch_size": batch, "epochs": epochs, "seed": seed, "log": log}
-    settings = {key: value for key, value in given.items() if value is not None}
-    network = replace(network, train=replace(network.train, **settings))  # type: ignore[arg-type]
+    stated = {key: value for key, value in given.items() if value is not None}
+    network = replace(network, train=replace(network.train, **stated))  # type: ignore[arg-type]
     if lr is not None:
         network = replace(network, optimizer=replace(network.optimizer, learning_rate=lr))
     Session(network, out or f"{name}.safetensors", threads, engine, quiet).run()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 import numpy as np
 
-from undivided.cli.arguments import COUNT, engine_options
+from undivided.cli.arguments import COUNT, engine_options, use_option
 from undivided.cli.session import Session
 from undivided.cli.targets import (
     check_samples,
@@ -58,6 +58,7 @@ def page_options(command: Command) -> Command:
 @click.command()
 @click.argument("model", metavar="MODEL")
 @page_options
+@use_option
 def view(model: str, data: str | None, samples: int, out: str | None, opened: bool) -> None:
     """Make a page of what every head looks at.
 
@@ -77,6 +78,7 @@ def view(model: str, data: str | None, samples: int, out: str | None, opened: bo
 @click.option("--attention-weights", is_flag=True, help="Make a page about every head.")
 @click.option("--model", metavar="MODEL", help="A trained model of this network; else it trains.")
 @page_options
+@use_option
 @engine_options
 def debug(
     target: str,

@@ -86,6 +86,11 @@ class Binder:
         values, _ = self._values(Network, given, "section", 0)
         return values
 
+    def argument(self, cls: type[Description], name: str, node: Node) -> Any:
+        """The value of one argument alone."""
+        field, hint = signature(cls)[name]
+        return self._argument(cls, Given(name, node, [node]), field, hint, 1)
+
     # -- given arguments → descriptions -------------------------------------------------------
 
     def _call(self, family: type[Description], node: Node, depth: int) -> Any:
@@ -101,6 +106,7 @@ class Binder:
         cls = known.get(name.text)
         if cls is None:
             self._report(name, _unknown(family, name.text))
+            self._problems.unknown.append(name.text)
             if isinstance(node, Call) and node.block:
                 values = [item for item in node.block.items if not isinstance(item, Entry)]
                 self._sequence(values, family, depth + 1)

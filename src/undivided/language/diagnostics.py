@@ -40,6 +40,8 @@ class Diagnostics:
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
+        self.unknown: list[str] = []
+        """Names of layers and the like that nobody knows; perhaps somebody's own."""
         self._found: set[Diagnostic] = set()
 
     def __len__(self) -> int:
@@ -64,7 +66,9 @@ class Diagnostics:
             places.append(f"… and at least {more} more.")
         elif more > 0:
             places.append(f"… and {more} more.")
-        raise LanguageError("\n".join(places))
+        error = LanguageError("\n".join(places))
+        error.unknown = tuple(dict.fromkeys(self.unknown))
+        raise error
 
     def show(self, start: int, end: int, message: str) -> str:
         """`file:line:column: message`, the line, and carets below the part that is meant."""

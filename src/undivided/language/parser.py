@@ -84,6 +84,13 @@ class Parser(Cursor):
         items = self._items()
         return Block(0, self._end, items)
 
+    def value(self) -> Node:
+        """One value and nothing else."""
+        value = self._value()
+        if not self._at_end():
+            self._refuse("the end")
+        return value
+
     # -- blocks, entries, values ------------------------------------------------------------
 
     def _block(self) -> Block:

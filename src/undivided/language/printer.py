@@ -24,7 +24,7 @@ from undivided.language.tokens import LONGEST_NUMBER, WORD, quoted
 from undivided.layers import Repeat
 from undivided.network import File, Network, Source, source_of
 
-__all__ = ["to_text"]
+__all__ = ["to_text", "value_text"]
 
 _FIRST = ("input", "data", "layers")  # the other sections follow as Network declares them
 _ALWAYS = ("loss", "optimizer")
@@ -51,6 +51,11 @@ def to_text(network: Network) -> str:
         else:
             lines.append(f"{_STEP}{section}: {_value(value, _STEP, 1)}")
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def value_text(value: Any) -> str:
+    """A value as a file has it, on one line."""
+    return " ".join(_value(value, "", 1).split())
 
 
 def _entries(section: Description) -> Iterator[str]:

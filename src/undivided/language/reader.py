@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from undivided.description import Description
 from undivided.errors import ArgumentError, LanguageError, suggest
 from undivided.language.binder import Binder
 from undivided.language.diagnostics import Diagnostics, TooManyErrors, harmless
 from undivided.language.parser import Parser
-from undivided.network import Network
+from undivided.language.signatures import families, options, signature
+from undivided.network import Network, Source, source_of
 
-__all__ = ["parse", "parse_fragment", "read"]
+__all__ = ["parse", "parse_argument", "parse_fragment", "read"]
 
 LARGEST = 4_000_000  # characters, or bytes of a file
 _LOOKED_AT = 1_000  # names in a folder among which a near one is sought
@@ -46,6 +49,25 @@ def parse_fragment(text: str, *, file: str = "<text>") -> dict[str, Any]:
         return binder.fragment(parser.fragment())
 
     return _bound(text, file, bind)
+
+
+def parse_argument(text: str, cls: type[Description], name: str, *, file: str = "<text>") -> Any:
+    """The value of one argument of a description, as a network's text gives it.
+
+    Words that are no value in that text stand for themselves where a string is wanted, so that
+    nobody has to quote twice: `mine/data.npz`.
+    """
+    hint = signature(cls)[name][1]
+    plain = str in options(hint) or Source in families(hint)
+    try:
+        parsed = _bound(
+            text, file, lambda parser, binder: (binder.argument(cls, name, parser.value()),)
+        )
+    except LanguageError:
+        if not plain or not re.fullmatch(r"[\w./~:\- ]+", text):
+            raise
+        parsed = (source_of(text) if Source in families(hint) else text,)
+    return parsed[0]
 
 
 def read(path: str | os.PathLike[str]) -> Network:

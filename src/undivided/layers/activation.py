@@ -33,6 +33,7 @@ class Activation(Layer):
     """
 
     prefix: ClassVar[str] = "activation"
+    example: ClassVar[tuple[str, ...]] = ("(16)", "Dense(32)", 'Activation("silu")', "Output(10)")
 
     function: Literal[Function, "softmax"] = argument(doc="f")
 

@@ -38,6 +38,12 @@ class MultiHeadAttention(Layer):
     """
 
     prefix: ClassVar[str] = "attention"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "MultiHeadAttention(num_heads=2)",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     num_heads: int = argument(doc="how many heads look side by side", at_least=1)
     key_dim: int | None = argument(

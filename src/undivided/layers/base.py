@@ -23,6 +23,8 @@ class Layer(Description, family=True):
     """
 
     prefix: ClassVar[str] = "layer"
+    example: ClassVar[tuple[str, ...]] = ()
+    """The shape of a sample and the layers of a small network that has this one in it."""
     takes_ids: ClassVar[bool] = False
     """Whether the layer, as the first of a network, is given ids; see Embedding."""
 
@@ -42,6 +44,8 @@ class Layer(Description, family=True):
 @dataclass(frozen=True)
 class Repeat(Layer):
     """The same layer several times over, each time with parameters of its own: `Layer(…) * N`."""
+
+    example: ClassVar[tuple[str, ...]] = ("(16)", 'Dense(16, activation="relu") * 3', "Output(10)")
 
     layer: Layer = argument(doc="what is repeated")
     times: int = argument(doc="how often", at_least=1, at_most=10_000)

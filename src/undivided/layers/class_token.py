@@ -23,6 +23,13 @@ class ClassToken(Layer):
     """
 
     prefix: ClassVar[str] = "class_token"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "ClassToken()",
+        "MultiHeadAttention(num_heads=2)",
+        "TokenAt(0)",
+        "Output(10)",
+    )
 
     range: float = argument(0.02, doc="the token starts uniform within ±range", at_least=0.0)
 
@@ -36,6 +43,12 @@ class TokenAt(Layer):
     """y = x[index]: (S, D) → (D,). `TokenAt(0)` reads a class token, `TokenAt(-1)` the last."""
 
     prefix: ClassVar[str] = "token"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "MultiHeadAttention(num_heads=2, causal=true)",
+        "TokenAt(-1)",
+        "Output(10)",
+    )
 
     index: int = argument(0, doc="which token; from the end where it is negative")
 

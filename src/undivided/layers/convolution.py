@@ -27,6 +27,12 @@ class Conv2D(Layer):
     """
 
     prefix: ClassVar[str] = "convolution"
+    example: ClassVar[tuple[str, ...]] = (
+        "(28, 28)",
+        'Conv2D(8, kernel_size=3, strides=2, padding="same", activation="relu")',
+        "GlobalAveragePooling2D()",
+        "Output(10)",
+    )
 
     filters: int = argument(doc="how many numbers each window becomes", at_least=1)
     kernel_size: int | Pair = argument(
@@ -54,6 +60,12 @@ class Conv1D(Layer):
     """
 
     prefix: ClassVar[str] = "convolution"
+    example: ClassVar[tuple[str, ...]] = (
+        "(100, 3)",
+        'Conv1D(16, kernel_size=5, activation="relu")',
+        "GlobalMaxPooling1D()",
+        "Output(4)",
+    )
 
     filters: int = argument(doc="how many numbers each window becomes", at_least=1)
     kernel_size: int = argument(doc="how many tokens a window has", at_least=1)

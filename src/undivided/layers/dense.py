@@ -22,6 +22,7 @@ class Dense(Layer):
     """y = f(x·W + b) over the last axis; on a sequence, for each token alike. W is [in, out]."""
 
     prefix: ClassVar[str] = "dense"
+    example: ClassVar[tuple[str, ...]] = ("(16)", 'Dense(32, activation="relu")', "Output(10)")
 
     units: int = argument(doc="the width of what comes out", at_least=1)
     activation: Literal[Function, "softmax"] | None = argument(
@@ -48,6 +49,7 @@ class Output(Layer):
     """
 
     prefix: ClassVar[str] = "output"
+    example: ClassVar[tuple[str, ...]] = ("(16)", "Output(10)")
 
     units: int = argument(doc="how many scores: one for each class", at_least=1)
     activation: Literal["softmax", "linear"] = argument("softmax", doc="what the scores mean")

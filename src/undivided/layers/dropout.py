@@ -24,6 +24,12 @@ class Dropout(Layer):
     """
 
     prefix: ClassVar[str] = "dropout"
+    example: ClassVar[tuple[str, ...]] = (
+        "(16)",
+        'Dense(32, activation="relu")',
+        "Dropout(0.1)",
+        "Output(10)",
+    )
 
     rate: float = argument(doc="the share that is left out", at_least=0.0, below=1.0)
 

@@ -30,6 +30,12 @@ class Embedding(Layer):
     """
 
     prefix: ClassVar[str] = "embedding"
+    example: ClassVar[tuple[str, ...]] = (
+        "(20)",
+        "Embedding(input_dim=100, output_dim=16)",
+        "GlobalAveragePooling1D()",
+        "Output(2)",
+    )
     takes_ids: ClassVar[bool] = True
 
     input_dim: int = argument(doc="how many ids there are", at_least=1, at_most=2**31 - 1)

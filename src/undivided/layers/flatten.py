@@ -20,6 +20,7 @@ class Flatten(Layer):
     """(a, b, …) → (a·b·…,), in row order."""
 
     prefix: ClassVar[str] = "flatten"
+    example: ClassVar[tuple[str, ...]] = ("(8, 8)", "Flatten()", "Output(10)")
 
     def lower(self, builder: Builder, x: Value) -> Value:
         size = math.prod(n for n in x.shape if isinstance(n, int))

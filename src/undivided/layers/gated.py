@@ -24,6 +24,12 @@ class GatedFeedForward(Layer):
     """
 
     prefix: ClassVar[str] = "feed_forward"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "Residual { RMSNormalization() GatedFeedForward(40) }",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     units: int = argument(doc="the width inside", at_least=1)
     activation: Function = argument("silu", doc="f: silu for SwiGLU, gelu for GEGLU")

@@ -20,6 +20,12 @@ class LayerNormalization(Layer):
     """y = (x − mean(x)) / √(var(x) + ε) · gain + shift, over the last axis of each token."""
 
     prefix: ClassVar[str] = "normalization"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "LayerNormalization()",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     epsilon: float = argument(1e-5, doc="ε, which keeps the root away from zero", above=0.0)
 
@@ -32,6 +38,12 @@ class RMSNormalization(Layer):
     """y = x / √(mean(x²) + ε) · gain, over the last axis of each token: neither mean nor shift."""
 
     prefix: ClassVar[str] = "normalization"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "RMSNormalization()",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     epsilon: float = argument(1e-5, doc="ε, which keeps the root away from zero", above=0.0)
 

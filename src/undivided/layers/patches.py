@@ -24,6 +24,13 @@ class Patches(Layer):
     """
 
     prefix: ClassVar[str] = "patches"
+    example: ClassVar[tuple[str, ...]] = (
+        "(28, 28)",
+        "Patches(4)",
+        "Dense(16)",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     size: int | tuple[int, int] = argument(
         doc="height and width of a patch; one number for a square", at_least=1

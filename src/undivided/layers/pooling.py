@@ -29,6 +29,7 @@ class GlobalAveragePooling1D(Layer):
     """y = the mean of a sample's tokens: (S, D) → (D,)."""
 
     prefix: ClassVar[str] = "pooling"
+    example: ClassVar[tuple[str, ...]] = ("(None, 16)", "GlobalAveragePooling1D()", "Output(10)")
 
     def lower(self, builder: Builder, x: Value) -> Value:
         return builder.pool(x)
@@ -39,6 +40,7 @@ class GlobalMaxPooling1D(Layer):
     """y = the largest of a sample's tokens, feature by feature: (S, D) → (D,)."""
 
     prefix: ClassVar[str] = "pooling"
+    example: ClassVar[tuple[str, ...]] = ("(None, 16)", "GlobalMaxPooling1D()", "Output(10)")
 
     def lower(self, builder: Builder, x: Value) -> Value:
         return builder.max_pool(x)
@@ -49,6 +51,12 @@ class GlobalAveragePooling2D(Layer):
     """y = the mean over a picture, channel by channel: (H, W, C) → (C,)."""
 
     prefix: ClassVar[str] = "pooling"
+    example: ClassVar[tuple[str, ...]] = (
+        "(28, 28)",
+        "Conv2D(8, kernel_size=3)",
+        "GlobalAveragePooling2D()",
+        "Output(10)",
+    )
 
     def lower(self, builder: Builder, x: Value) -> Value:
         return builder.pool(pixels(builder, x))
@@ -59,6 +67,12 @@ class GlobalMaxPooling2D(Layer):
     """y = the largest over a picture, channel by channel: (H, W, C) → (C,)."""
 
     prefix: ClassVar[str] = "pooling"
+    example: ClassVar[tuple[str, ...]] = (
+        "(28, 28)",
+        "Conv2D(8, kernel_size=3)",
+        "GlobalMaxPooling2D()",
+        "Output(10)",
+    )
 
     def lower(self, builder: Builder, x: Value) -> Value:
         return builder.max_pool(pixels(builder, x))
@@ -69,6 +83,13 @@ class MaxPooling2D(Layer):
     """The largest of each window, channel by channel: (H, W, C) → (R, C', C)."""
 
     prefix: ClassVar[str] = "pooling"
+    example: ClassVar[tuple[str, ...]] = (
+        "(28, 28)",
+        "Conv2D(8, kernel_size=3)",
+        "MaxPooling2D(2)",
+        "Flatten()",
+        "Output(10)",
+    )
 
     pool_size: int | Pair = argument(
         2, doc="height and width of a window; one number for a square", at_least=1
@@ -88,6 +109,13 @@ class MaxPooling1D(Layer):
     """The largest of each window of tokens, feature by feature: (S, D) → (S', D)."""
 
     prefix: ClassVar[str] = "pooling"
+    example: ClassVar[tuple[str, ...]] = (
+        "(100, 3)",
+        "Conv1D(16, kernel_size=5)",
+        "MaxPooling1D(4)",
+        "Flatten()",
+        "Output(4)",
+    )
 
     pool_size: int = argument(2, doc="how many tokens a window has", at_least=1)
     strides: int | None = argument(
@@ -111,6 +139,11 @@ class AttentionPooling(Layer):
     """
 
     prefix: ClassVar[str] = "pooling"
+    example: ClassVar[tuple[str, ...]] = (
+        "(None, 16)",
+        "AttentionPooling(num_heads=2)",
+        "Output(10)",
+    )
 
     num_heads: int = argument(1, doc="how many questions are asked side by side", at_least=1)
     bias: bool = argument(True, doc="whether the projections add biases")

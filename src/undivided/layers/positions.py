@@ -25,6 +25,13 @@ class LearnedPositions(Layer):
     """
 
     prefix: ClassVar[str] = "positions"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "LearnedPositions()",
+        "MultiHeadAttention(num_heads=2)",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     start: Literal["uniform", "zero", "xavier", "sinusoidal"] = argument(
         "uniform", doc="the values before training"
@@ -46,6 +53,13 @@ class SinusoidalPositions(Layer):
     """y[t, d] = x[t, d] + sin or cos(t/10000^(2⌊d/2⌋/D)): fixed, for sequences of any length."""
 
     prefix: ClassVar[str] = "positions"
+    example: ClassVar[tuple[str, ...]] = (
+        "(None, 16)",
+        "SinusoidalPositions()",
+        "MultiHeadAttention(num_heads=2)",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     def lower(self, builder: Builder, x: Value) -> Value:
         return builder.position(x, None)

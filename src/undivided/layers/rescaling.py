@@ -20,6 +20,7 @@ class Rescaling(Layer):
     """y = x · scale + offset. Bytes become numbers between 0 and 1 with `Rescaling(1/255)`."""
 
     prefix: ClassVar[str] = "rescaling"
+    example: ClassVar[tuple[str, ...]] = ("(28, 28)", "Rescaling(1/255)", "Flatten()", "Output(10)")
 
     scale: float = argument(doc="what every number is multiplied by")
     offset: float = argument(0.0, doc="what is added afterwards")

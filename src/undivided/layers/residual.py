@@ -20,6 +20,12 @@ class Residual(Layer):
     """y = x + f(x), where f is the layers of the block: `Residual { LayerNormalization() … }`."""
 
     prefix: ClassVar[str] = "residual"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "Residual { LayerNormalization() MultiHeadAttention(num_heads=2) }",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     layers: tuple[Layer, ...] = argument(doc="the layers of f, in order")
 

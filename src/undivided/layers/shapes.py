@@ -22,6 +22,13 @@ class Reshape(Layer):
     """The same numbers in the same order under another shape; one extent may be −1, and follows."""
 
     prefix: ClassVar[str] = "reshape"
+    example: ClassVar[tuple[str, ...]] = (
+        "(784)",
+        "Reshape(target_shape=(28, 28))",
+        "Patches(4)",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     target_shape: tuple[int, ...] = argument(doc="the shape of what comes out", at_least=-1)
 
@@ -49,6 +56,13 @@ class Permute(Layer):
     """The axes in another order: `Permute((2, 1))` turns (S, D) into (D, S)."""
 
     prefix: ClassVar[str] = "permute"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "Permute((2, 1))",
+        "Dense(32)",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     dims: tuple[int, ...] = argument(
         doc="which axis each axis of the result was, counted from 1", at_least=1

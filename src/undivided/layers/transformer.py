@@ -37,6 +37,12 @@ class TransformerEncoder(Layer):
     """
 
     prefix: ClassVar[str] = "encoder"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "TransformerEncoder(num_heads=2, dff=32) * 2",
+        "GlobalAveragePooling1D()",
+        "Output(10)",
+    )
 
     num_heads: int = argument(doc="how many heads look side by side", at_least=1)
     d_model: int | None = argument(
@@ -179,6 +185,12 @@ class TransformerDecoder(TransformerEncoder):
     """
 
     prefix: ClassVar[str] = "decoder"
+    example: ClassVar[tuple[str, ...]] = (
+        "(49, 16)",
+        "TransformerDecoder(num_heads=2, dff=32)",
+        "TokenAt(-1)",
+        "Output(10)",
+    )
 
     def lower(self, builder: Builder, x: Value) -> Value:
         if builder.has_encoder and builder.memory is None:
