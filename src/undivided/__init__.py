@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from undivided.registering import register, use
     from undivided.training.history import Epoch, Evaluation
     from undivided.training.progress import Progress, StopTraining
+    from undivided.weights import WeightsReport, from_torch
 
 __all__ = [
     "MAE",
@@ -176,6 +177,7 @@ __all__ = [
     "TransformerEncoder",
     "UndividedError",
     "Warmup",
+    "WeightsReport",
     "__version__",
     "argument",
     "attention",
@@ -184,6 +186,7 @@ __all__ = [
     "check_gradients",
     "datasets",
     "export",
+    "from_torch",
     "linear_attention",
     "linear_attention_vjp",
     "load",
@@ -212,6 +215,7 @@ _MODULES = {
 }
 _LATER = {
     "Epoch": "undivided.training.history",
+    "WeightsReport": "undivided.weights",
     "Evaluation": "undivided.training.history",
     "Model": "undivided.model",
     "Progress": "undivided.training.progress",
@@ -223,6 +227,7 @@ _LATER = {
     "check_gradients": "undivided.gradient_check",
     "linear_attention": "undivided._operator.linear",
     "linear_attention_vjp": "undivided._operator.linear",
+    "from_torch": "undivided.weights",
     "load": "undivided.model",
     "parse": "undivided.language",
     "parse_fragment": "undivided.language",

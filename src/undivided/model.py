@@ -37,6 +37,7 @@ from undivided.training.schedules import learning_rate_at
 if TYPE_CHECKING:
     from undivided.export import Exported
     from undivided.view import View
+    from undivided.weights import Match, WeightsReport
 
 __all__ = ["Model", "load"]
 
@@ -405,6 +406,12 @@ class Model:
 
         return evaluate(self._engine, *self._samples(split, "split"), self._metrics)
 
+    def example_batch(self, n: int = 8, seed: int = 0) -> tuple[Any, np.ndarray]:
+        """`n` random samples (x, y) of the network's own shapes, to try it before there is data."""
+        from undivided.examples import example_batch
+
+        return example_batch(self.plan, n, seed)
+
     def attention_weights(self, x: Any, mask: Any = None, lengths: Any = None) -> dict[str, Any]:
         """Layer name → what each token attends to, [N, H, S, S]; the rows add up to 1.
 
@@ -465,6 +472,24 @@ class Model:
             source=source,
             limit=limit,
         )
+
+    def load_weights(
+        self, source: str | os.PathLike[str] | Mapping[str, Any], match: Match | None = None
+    ) -> WeightsReport:
+        """Take over weights that match in name and shape, and say of the others why they do not.
+
+            report = model.load_weights("trained.safetensors", match={"encoder_*": "layers.*"})
+            print(report)
+
+        `source` is a safetensors file, whoever wrote it, or arrays by name (such as
+        `undivided.from_torch` gives). `match` says under which name the source has a parameter:
+        a mapping from ours to theirs, in which a `*` at the end stands for the same rest, or a
+        function. What is not matched stays; the optimizer's averages do too.
+        """
+        from undivided.weights import load_into, read_tensors
+
+        tensors = source if isinstance(source, Mapping) else read_tensors(source)
+        return load_into(self.parameters, tensors, match)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file (float32) with the network's text; `load` reads it back.

@@ -45,6 +45,61 @@ class Iris(Source, keyword="iris"):
 
 
 @dataclass(frozen=True)
+class Text(Source, keyword="text"):
+    """A text file: windows of bytes or characters, and what follows each of them."""
+
+    path: str = argument(doc="the file")
+    length: int = argument(128, doc="tokens of a window", at_least=1, at_most=1 << 24)
+    unit: Literal["bytes", "characters"] = argument("bytes", doc="what a token is")
+
+
+@dataclass(frozen=True)
+class Random(Source, keyword="random"):
+    """Numbers and targets of the network's own shapes, to try it before there is data."""
+
+    count: int = argument(1_024, doc="samples to train on", at_least=1, at_most=1 << 28)
+    test: int = argument(128, doc="samples to test on", at_least=1, at_most=1 << 28)
+    seed: int = argument(1, doc="what they are drawn from", at_least=0, at_most=2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Task(Source, keyword="copy"):
+    """Generated: say a sequence of ids again."""
+
+    length: int = argument(16, doc="ids of a sequence", at_least=1, at_most=1 << 20)
+    symbols: int = argument(16, doc="how many ids there are, from 1", at_least=1, at_most=1 << 20)
+    count: int = argument(8_192, doc="sequences to train on", at_least=1, at_most=1 << 28)
+    test: int = argument(1_024, doc="sequences to test on", at_least=1, at_most=1 << 28)
+    seed: int = argument(1, doc="what they are drawn from", at_least=0, at_most=2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Reverse(Task, keyword="reverse"):
+    """Generated: say a sequence of ids backwards."""
+
+
+@dataclass(frozen=True)
+class Sort(Task, keyword="sort"):
+    """Generated: say a sequence of ids in order."""
+
+
+@dataclass(frozen=True)
+class Induction(Task, keyword="induction"):
+    """Generated: say what followed the last id when it was there before."""
+
+
+@dataclass(frozen=True)
+class Recall(Source, keyword="recall"):
+    """Generated: say what stood beside a key."""
+
+    pairs: int = argument(8, doc="keys and values of a sequence", at_least=1, at_most=1 << 20)
+    symbols: int = argument(16, doc="how many keys there are", at_least=1, at_most=1 << 20)
+    count: int = argument(8_192, doc="sequences to train on", at_least=1, at_most=1 << 28)
+    test: int = argument(1_024, doc="sequences to test on", at_least=1, at_most=1 << 28)
+    seed: int = argument(1, doc="what they are drawn from", at_least=0, at_most=2**64 - 1)
+
+
+@dataclass(frozen=True)
 class MaxRow(Source, keyword="max_row"):
     """Generated: say the row whose first number is the largest, in all positions."""
 
@@ -218,6 +273,6 @@ class Network(Description, family=True, keyword="network"):
 def source_of(text: str) -> Source:
     """`mnist`, `digits` … are built-in sets; anything else names a file or folder."""
     known = Source.members.get(text.replace("-", "_"))
-    made = known() if known is not None and known is not File else File(text)
+    made = known() if known not in (None, File, Text) else File(text)
     assert isinstance(made, Source)
     return made

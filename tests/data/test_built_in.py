@@ -6,8 +6,25 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from undivided.data import flowers, iris, max_row, sines
+from undivided import Dense, Model, Network
+from undivided.data import (
+    characters_of,
+    copy,
+    flowers,
+    induction,
+    iris,
+    max_row,
+    recall,
+    reverse,
+    sines,
+    sort,
+    text,
+)
+from undivided.errors import ArgumentError, DataError
+from undivided.layers import Embedding
+from undivided.training.losses import Loss
 
 
 def measurements() -> np.ndarray:
@@ -73,3 +90,75 @@ def test_sines_go_on() -> None:
     noisy = sines(length=40, ahead=3, count=6, test=2, noise=0.1)
     np.testing.assert_array_equal(noisy.train.y, data.train.y)
     assert 0.05 < (noisy.train.x - data.train.x).std() < 0.15
+
+
+def test_copy_reverse_and_sort() -> None:
+    for make, expected in [
+        (copy, lambda x: x),
+        (reverse, lambda x: x[::-1]),
+        (sort, lambda x: sorted(x)),
+    ]:
+        data = make(length=6, symbols=5, count=30, test=3)
+        assert data.train.x.shape == data.train.y.shape == (30, 6)
+        assert data.train.x.min() == 1 and data.train.x.max() == 5
+        for x, y in zip(data.train.x.tolist(), data.train.y.tolist(), strict=True):
+            assert y == list(expected(x))
+
+
+def test_induction_has_one_answer() -> None:
+    data = induction(length=7, symbols=4, count=200, test=3)
+    for x, y in zip(data.train.x.tolist(), data.train.y.tolist(), strict=True):
+        places = [i for i in range(6) if x[i] == x[6]]
+        assert len(places) == 1 and places[0] < 5
+        assert y == x[places[0] + 1] and min(x) >= 1 and max(x) <= 4
+    with pytest.raises(ArgumentError, match="needs a length ≥ 3 and 2 symbols"):
+        induction(length=2)
+
+
+def test_recall_has_one_answer() -> None:
+    data = recall(pairs=3, symbols=5, count=200, test=3)
+    assert data.train.x.shape == (200, 7)
+    for x, y in zip(data.train.x.tolist(), data.train.y.tolist(), strict=True):
+        table = dict(zip(x[0:6:2], x[1:6:2], strict=True))
+        assert len(table) == 3 and table[x[6]] == y
+        assert max(table) <= 5 < min(table.values()) and max(table.values()) <= 10
+    with pytest.raises(ArgumentError, match=r"needs a symbol for each of 9 pairs\. Got 8\."):
+        recall(pairs=9, symbols=8)
+
+
+def test_text(tmp_path: Path) -> None:
+    file = tmp_path / "some.txt"
+    written = "abcdefghi äöü " * 10
+    file.write_text(written, encoding="utf-8")
+    data = text(file, length=16)
+    raw = written.encode()
+    assert data.train.x.dtype == np.int32
+    assert bytes(data.train.x.ravel().tolist()) == raw[: data.train.x.size]
+    assert bytes(data.train.y.ravel().tolist()) == raw[1 : data.train.y.size + 1]
+    by_character = text(file, length=10, unit="characters")
+    known = characters_of(file)
+    assert known == "".join(sorted(set(written)))
+    assert "".join(known[i] for i in by_character.train.x.ravel()) == written[: 10 * 13 - 10]
+    with pytest.raises(DataError, match=r"expected at least 401 bytes, two windows of 200"):
+        text(file, length=200)
+    file.write_bytes(b"\xff" * 100)
+    with pytest.raises(DataError, match=r"expected a text in UTF-8; byte 0 is not"):
+        text(file, length=4, unit="characters")
+    with pytest.raises(DataError, match=r"there is no such file"):
+        text(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("loss", Loss.members)
+def test_example_batches_have_the_networks_shapes(loss: str) -> None:
+    networks = [
+        Network(input=(3, 4), layers=(Dense(5),), loss=Loss.members[loss]()),  # type: ignore[arg-type]
+        Network(input=(None, 4), layers=(Dense(2),), loss=Loss.members[loss]()),  # type: ignore[arg-type]
+        Network(input=(7,), layers=(Embedding(9, 4), Dense(3)), loss=Loss.members[loss]()),  # type: ignore[arg-type]
+    ]
+    for network in networks:
+        model = Model(network)
+        x, y = model.example_batch(6, seed=3)
+        assert np.isfinite(model.fit((x, y), epochs=1)[0].loss)
+        again = model.example_batch(6, seed=3)
+        np.testing.assert_array_equal(x, again[0])
+        np.testing.assert_array_equal(y, again[1])

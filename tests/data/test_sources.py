@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from undivided.data import BUILT_IN, open_data
+from undivided.data.tasks import TASKS
 from undivided.errors import DataError
 
 KNOWN = (
-    "Data can be 'mnist', 'digits', 'iris', 'max-row', 'sines', the path of an .npz file with the "
-    "arrays x and y, or a folder with the files of MNIST."
+    f"Data can be {', '.join(map(repr, BUILT_IN))}, the path of an .npz file with the arrays x "
+    "and y, or a folder with the files of MNIST."
 )
 
 
@@ -39,7 +40,7 @@ def error_of(source: str, folder: str | None = None) -> str:
 
 
 def test_built_in_names(work, write_mnist):
-    assert set(BUILT_IN) == {"mnist", "digits", "iris", "max-row", "sines"}
+    assert set(BUILT_IN) == {"mnist", "digits", "iris", *(n.replace("_", "-") for n in TASKS)}
     for name in set(BUILT_IN) - {"mnist"}:
         assert open_data(name).name == name.replace("-", "_")
     write_mnist(work / "data")

@@ -9,10 +9,13 @@ from typing import NoReturn
 
 import click
 
-from undivided.data import BUILT_IN, Dataset, Split, max_row, mnist, open_data, sines
+from undivided.data import BUILT_IN, Dataset, Split, mnist, open_data
+from undivided.data.tasks import TASKS
+from undivided.data.text import text
 from undivided.errors import DataError, suggest
+from undivided.examples import random_data
 from undivided.language import read
-from undivided.network import File, MaxRow, Mnist, Network, Sines, source_of
+from undivided.network import File, Mnist, Network, Random, Text, source_of
 from undivided.plan.plan import Plan, Ragged
 from undivided.recipes import recipe, recipes
 
@@ -93,15 +96,18 @@ def open_network_data(network: Network) -> Dataset:
         return mnist(source.folder)
     if isinstance(source, File):
         return open_data(source.path)
-    if isinstance(source, (MaxRow, Sines)):
-        make = max_row if isinstance(source, MaxRow) else sines
-        return make(**vars(source))
+    if isinstance(source, Text):
+        return text(source.path, source.length, source.unit)
+    if isinstance(source, Random):
+        return random_data(network, source.count, source.test, source.seed)
+    if source is not None and source.keyword in TASKS:
+        return TASKS[source.keyword](**vars(source))
     if source is not None:
         return BUILT_IN[source.keyword]()
     raise click.UsageError(
         f"{network.name} does not say what it is trained on. Name it with --data: mnist, digits, "
-        "iris, max-row, sines, an .npz file with arrays x and y, or a folder with the files of "
-        "MNIST."
+        "iris, random, a generated task, an .npz file with arrays x and y, or a folder with the "
+        "files of MNIST."
     )
 
 

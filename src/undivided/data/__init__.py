@@ -11,19 +11,27 @@ from undivided.data.idx import read_idx
 from undivided.data.mnist import mnist
 from undivided.data.npz import read_npz
 from undivided.data.sources import BUILT_IN, open_data
-from undivided.data.tasks import max_row, sines
+from undivided.data.tasks import copy, induction, max_row, recall, reverse, sines, sort
+from undivided.data.text import characters_of, text
 
 __all__ = [
     "BUILT_IN",
     "Dataset",
     "Split",
+    "characters_of",
     "check_split",
+    "copy",
     "digits",
+    "induction",
     "iris",
     "max_row",
     "mnist",
     "open_data",
     "read_idx",
     "read_npz",
+    "recall",
+    "reverse",
     "sines",
+    "sort",
+    "text",
 ]

@@ -16,7 +16,7 @@ from undivided.data.digits import digits
 from undivided.data.flowers import iris
 from undivided.data.mnist import mnist
 from undivided.data.npz import read_npz
-from undivided.data.tasks import max_row, sines
+from undivided.data.tasks import TASKS
 from undivided.errors import DataError, suggest
 
 __all__ = ["BUILT_IN", "open_data"]
@@ -25,8 +25,7 @@ BUILT_IN: dict[str, Callable[..., Dataset]] = {
     "mnist": mnist,
     "digits": digits,
     "iris": iris,
-    "max-row": max_row,
-    "sines": sines,
+    **{name.replace("_", "-"): make for name, make in TASKS.items()},
 }
 
 

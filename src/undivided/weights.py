@@ -1,0 +1,159 @@
+"""Starting from weights that are there: other model files, and what PyTorch's modules hold.
+
+A report says of every parameter whether it was found, and of what was given and not used why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undivided.errors import ArgumentError, ModelFileError
+from undivided.plan.plan import show_shape
+
+__all__ = ["Match", "WeightsReport", "from_torch", "load_into", "read_tensors"]
+
+Match = Mapping[str, str] | Callable[[str], str | None]
+"""For a parameter of the model the name under which the file has it: a mapping, of which `*` at the
+end stands for the same rest on both sides, or a function that may say None."""
+
+
+@dataclass(frozen=True)
+class WeightsReport:
+    """What `load_weights` did: `str(report)` is for reading."""
+
+    matched: dict[str, str] = field(default_factory=dict)
+    """Parameter → the tensor that it now holds."""
+    unmatched: dict[str, str] = field(default_factory=dict)
+    """Parameter → why it stayed as it was."""
+    unused: tuple[str, ...] = ()
+    """Tensors that no parameter asked for."""
+
+    def __str__(self) -> str:
+        total = len(self.matched) + len(self.unmatched)
+        lines = [f"{len(self.matched)} of {total} parameters were loaded."]
+        lines += [f"  {name} stays as it was: {why}" for name, why in self.unmatched.items()]
+        if self.unused:
+            lines.append(f"Not used: {', '.join(self.unused)}.")
+        return "\n".join(lines)
+
+
+def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """All tensors of a safetensors file, whoever wrote it."""
+    from safetensors.numpy import load_file
+
+    file = Path(os.path.expanduser(path))
+    if not file.is_file():
+        raise ModelFileError(f"{file}: there is no such file.")
+    try:
+        return load_file(file)
+    except Exception as error:  # whatever the safetensors package raises on a damaged file
+        raise ModelFileError(
+            f"{file}: expected a whole safetensors file, found: {error}. Copy or save it again."
+        ) from error
+
+
+def load_into(
+    parameters: Mapping[str, np.ndarray],
+    tensors: Mapping[str, Any],
+    match: Match | None = None,
+) -> WeightsReport:
+    """Copy tensors into the parameters that they match in name and shape."""
+    name_of = _names(match)
+    matched: dict[str, str] = {}
+    unmatched: dict[str, str] = {}
+    values: dict[str, np.ndarray] = {}
+    for name, parameter in parameters.items():
+        theirs = name_of(name)
+        if theirs is None:
+            unmatched[name] = "match has no name for it."
+        elif theirs not in tensors:
+            unmatched[name] = f"there is no tensor {theirs!r}."
+        else:
+            found = _array(tensors[theirs])
+            if found.shape != parameter.shape:
+                unmatched[name] = (
+                    f"{theirs!r} has the shape {show_shape(found.shape)}, "
+                    f"and it {show_shape(parameter.shape)}."
+                )
+            elif found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+                unmatched[name] = f"{theirs!r} holds {found.dtype} that are not all finite numbers."
+            else:
+                matched[name], values[name] = theirs, found
+    for name, value in values.items():
+        parameters[name][...] = value
+    used = set(matched.values())
+    return WeightsReport(matched, unmatched, tuple(name for name in tensors if name not in used))
+
+
+def from_torch(state: Mapping[str, Any], layer: str) -> dict[str, np.ndarray]:
+    """The state of an `nn.MultiheadAttention` or `nn.TransformerEncoderLayer` under our names.
+
+        model.load_weights(undivided.from_torch(module.state_dict(), "attention_1"))
+
+    `layer` is the name of the MultiHeadAttention or TransformerEncoder that takes it. Of an
+    `nn.TransformerEncoder`, give one layer after the other: names that begin with "layers.0.".
+    PyTorch's weights are [out, in], ours [in, out]; its three projections lie in one.
+    """
+    arrays = {name: _array(value) for name, value in state.items()}
+    encoder = any(name.startswith("self_attn.") for name in arrays)
+    prefix = "self_attn." if encoder else ""
+    if f"{prefix}in_proj_weight" not in arrays:
+        known = ", ".join(list(arrays)[:6])
+        raise ArgumentError(
+            "from_torch expects the state_dict of an nn.MultiheadAttention (in_proj_weight, …) or "
+            "an nn.TransformerEncoderLayer (self_attn.in_proj_weight, …). "
+            f"Got {known or 'nothing'}.",
+            argument="state",
+        )
+    attention = f"{layer}.attention" if encoder else layer
+    found: dict[str, np.ndarray] = {}
+    roles = ("query", "key", "value")
+    for role, part in zip(roles, np.split(arrays[f"{prefix}in_proj_weight"], 3), strict=True):
+        found[f"{attention}.{role}.weight"] = part.T
+    if f"{prefix}in_proj_bias" in arrays:
+        for role, part in zip(roles, np.split(arrays[f"{prefix}in_proj_bias"], 3), strict=True):
+            found[f"{attention}.{role}.bias"] = part
+    places = {f"{prefix}out_proj": f"{attention}.output"}
+    if encoder:
+        places |= {"linear1": f"{layer}.feed_in", "linear2": f"{layer}.feed_out"}
+        for theirs, ours in (("norm1", "attention_norm"), ("norm2", "feed_norm")):
+            for kind, own in (("weight", "gain"), ("bias", "shift")):
+                if f"{theirs}.{kind}" in arrays:
+                    found[f"{layer}.{ours}.{own}"] = arrays[f"{theirs}.{kind}"]
+    for theirs, ours in places.items():
+        found[f"{ours}.weight"] = arrays[f"{theirs}.weight"].T
+        if f"{theirs}.bias" in arrays:
+            found[f"{ours}.bias"] = arrays[f"{theirs}.bias"]
+    return found
+
+
+def _names(match: Match | None) -> Callable[[str], str | None]:
+    if match is None:
+        return lambda name: name
+    if callable(match):
+        return match
+    given = dict(match)
+
+    def name_of(name: str) -> str | None:
+        if name in given:
+            return given[name]
+        for ours, theirs in given.items():
+            if ours.endswith("*") and name.startswith(ours[:-1]):
+                rest = name[len(ours) - 1 :]
+                return theirs[:-1] + rest if theirs.endswith("*") else theirs
+        return None
+
+    return name_of
+
+
+def _array(value: Any) -> np.ndarray:
+    """A NumPy array, or a tensor of PyTorch's as one."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    return np.asarray(value)

@@ -1,0 +1,122 @@
+"""Weights taken over from elsewhere: what matches, what does not and why, and PyTorch's modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import undivided
+from undivided import SGD, Dense, Group, Model, MultiHeadAttention, Network
+from undivided.errors import ArgumentError, ModelFileError
+from undivided.layers import TransformerEncoder
+
+
+def network(last: int = 3) -> Network:
+    return Network(input=(4,), layers=(Dense(5, name="body"), Dense(last, name="head")))
+
+
+def test_another_head_on_the_same_body(tmp_path: Path) -> None:
+    trained = Model(network(), seed=1)
+    trained.save(tmp_path / "trained.safetensors")
+    model = Model(network(last=7), seed=2)
+    head = model.parameters["head.weight"].copy()
+    report = model.load_weights(tmp_path / "trained.safetensors")
+    assert report.matched == {"body.weight": "body.weight", "body.bias": "body.bias"}
+    assert str(report) == (
+        "2 of 4 parameters were loaded.\n"
+        "  head.weight stays as it was: 'head.weight' has the shape (5, 3), and it (5, 7).\n"
+        "  head.bias stays as it was: 'head.bias' has the shape (3,), and it (7,).\n"
+        "Not used: head.bias, head.weight."
+    )
+    np.testing.assert_array_equal(
+        model.parameters["body.weight"], trained.parameters["body.weight"]
+    )
+    np.testing.assert_array_equal(model.parameters["head.weight"], head)
+
+
+def test_names_that_differ() -> None:
+    arrays = {
+        "features.0.weight": np.ones((4, 5)),
+        "features.0.bias": np.ones(5),
+        "out": np.ones((5, 3)),
+        "nan": np.full(3, np.nan),
+    }
+    match = {"body.*": "features.0.*", "head.weight": "out", "head.bias": "nan"}
+    model = Model(network())
+    report = model.load_weights(arrays, match=match)
+    assert report.matched == {
+        "body.weight": "features.0.weight",
+        "body.bias": "features.0.bias",
+        "head.weight": "out",
+    }
+    assert "'nan' holds float64 that are not all finite" in report.unmatched["head.bias"]
+    report = model.load_weights(arrays, match=lambda name: "out" if name == "head.weight" else None)
+    assert list(report.matched) == ["head.weight"]
+    assert report.unmatched["body.bias"] == "match has no name for it."
+    assert report.unused == ("features.0.weight", "features.0.bias", "nan")
+    assert model.load_weights({}).unmatched["body.bias"] == "there is no tensor 'body.bias'."
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"none: there is no such file"):
+        Model(network()).load_weights(tmp_path / "none")
+    (tmp_path / "bad").write_bytes(b"no tensors")
+    with pytest.raises(ModelFileError, match=r"bad: expected a whole safetensors file, found"):
+        Model(network()).load_weights(tmp_path / "bad")
+
+
+def test_fine_tuning_with_a_frozen_body() -> None:
+    frozen = Group("body.*", frozen=True)
+    net = Network(
+        input=(4,),
+        layers=(Dense(5, name="body"), Dense(3, name="head")),
+        optimizer=SGD(0.1, groups=(frozen,)),
+    )
+    model = Model(net)
+    body = np.ones((4, 5), np.float32)
+    model.load_weights({"body.weight": body})
+    x = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    before = model.parameters["head.weight"].copy()
+    model.fit((x, np.arange(40) % 3), epochs=2)
+    np.testing.assert_array_equal(model.parameters["body.weight"], body)
+    assert not np.array_equal(model.parameters["head.weight"], before)
+
+
+def test_multi_head_attention_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    torch.nn.init.normal_(module.in_proj_bias)
+    net = Network(input=(5, 8), layers=(MultiHeadAttention(2),), loss="mse")  # type: ignore[arg-type]
+    model = Model(net)
+    report = model.load_weights(undivided.from_torch(module.state_dict(), "attention_1"))
+    assert not report.unmatched and not report.unused
+    x = np.random.default_rng(0).normal(size=(3, 5, 8)).astype(np.float32)
+    tensor = torch.tensor(x)
+    expected = module(tensor, tensor, tensor)[0].detach().numpy()
+    np.testing.assert_allclose(model.predict(x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_encoder_layer_of_pytorch(norm: Any) -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.TransformerEncoderLayer(
+        8, 2, 16, dropout=0.0, activation="gelu", batch_first=True, norm_first=norm == "pre"
+    )
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    encoder = TransformerEncoder(2, 8, 16, norm=norm, activation="gelu")
+    net = Network(input=(5, 8), layers=(encoder,), loss="mse", positions="none")  # type: ignore[arg-type]
+    model = Model(net)
+    report = model.load_weights(undivided.from_torch(module.state_dict(), "encoder_1"))
+    assert not report.unmatched and not report.unused
+    x = np.random.default_rng(0).normal(size=(3, 5, 8)).astype(np.float32)
+    expected = module(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(model.predict(x), expected, atol=2e-5)
+
+
+def test_other_states_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"expects the state_dict of an nn.MultiheadAttention"):
+        undivided.from_torch({"weight": np.ones(3)}, "attention_1")
