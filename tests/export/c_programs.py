@@ -15,8 +15,11 @@ from undivided.export import Exported
 
 __all__ = ["RECIPES", "STRICT", "Program", "exported", "models", "need", "trained_like"]
 
-RECIPES = ["digits-attention", "mnist-attention", "mnist-attention-64"]
-"""The recipes that go through every compiler; the others must print, or be refused."""
+RECIPES = [
+    *("digits-attention", "mnist-attention", "mnist-attention-64"),
+    *("mnist-vit", "mnist-mlp", "iris-attention", "max-row", "max-row-solved"),
+]
+"""The recipes that are compiled and compared; any other must print, or be refused."""
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 

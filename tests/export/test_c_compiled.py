@@ -36,7 +36,7 @@ def in_float64(model: undivided.Model, x: np.ndarray) -> np.ndarray:
 def test_scores_are_those_of_the_definition(tmp_path, name):
     (model,) = models([name])
     exported(model, tmp_path)
-    x = samples_for(model, 200)
+    x = samples_for(model, 60)
     found = Program(tmp_path, "gcc", "-O2")(x)
     assert_right(model, x, found)
     if name in RECIPES:
