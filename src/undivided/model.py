@@ -460,6 +460,8 @@ class Model:
             samples, targets = self._samples((x, y), "")
         elif hasattr(x, "x") and hasattr(x, "y"):
             samples, targets = self._samples(x, "x")
+        elif self.plan.inputs[-1].begins_with is not None and not isinstance(x, tuple):
+            samples, targets = self._samples((x, self.generate(x)), "")
         else:
             samples, _ = self._inputs(x)
         return view_of(

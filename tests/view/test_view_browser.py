@@ -40,6 +40,37 @@ def test_a_cell_a_head_and_a_sample_are_picked_and_say_the_engines_numbers(
     assert page.value("document.querySelector('.step-card h3').textContent") == "1Query meets key"
 
 
+@pytest.mark.parametrize("name", undivided.recipes())
+def test_every_recipe_has_a_page(name: str, show: Open) -> None:
+    network = undivided.recipe(name)
+    model = undivided.Model(network, engine="reference")
+    plan = model.plan
+    if not any(op.kind == "attention" for op in plan.operations):
+        pytest.skip("no attention in it")
+    if plan.parameter_count > 1_000_000:
+        pytest.skip("too large for the reference engine in a test")
+    random = np.random.default_rng(0)
+    parts: list[np.ndarray] = []
+    for entry in plan.inputs:
+        shape = [2, *(n if isinstance(n, int) else 7 for n in entry.shape)]
+        ids = random.integers(1, entry.vocabulary or 2, shape).astype(np.int32)
+        numbers = random.random(shape).astype(np.float32)
+        parts += [] if entry.begins_with is not None else [ids if entry.vocabulary else numbers]
+    page = show(model.view(parts[0] if len(parts) == 1 else tuple(parts)))
+    layers = page.value("document.querySelectorAll('[role=row]').length")
+    assert layers == len([op for op in plan.operations if op.kind == "attention"])
+    page.click("#next")
+    page.click("[role=row]:last-child .head:last-child")
+    page.click("#cells", 0.3, 0.6)
+    _, layer, head, i, j = (int(part) for part in page.value(PLACE)[1:].split("."))
+    (op,) = [op for op in plan.operations if op.kind == "attention"][layer : layer + 1]
+    if len(parts) == len(plan.inputs) == 1:
+        weights = reference(model).attention_weights(parts[0])[op.layer][1]
+        found = page.numbers("#readout data")
+        assert found == pytest.approx([weights[head, i, j]], abs=1e-6)
+    assert page.value("document.querySelectorAll('.step-card').length") == 9
+
+
 def test_the_worked_query_is_the_engines(digits: undivided.Model, show: Open) -> None:
     page = show(digits.view(TEST[:2]))
     inside = reference(digits).look_inside(TEST.x[1:2], TEST.y[1:2])
@@ -319,7 +350,7 @@ def test_values_are_shown_beside_those_to_be_met_without_a_verdict(show: Open) -
 def test_steps_that_were_left_out_lead_to_some_that_are_there(
     digits: undivided.Model, show: Open
 ) -> None:
-    page = show(digits.view(TEST[:2], limit=1))
+    page = show(digits.view(TEST[:2], limit=2_100))
     assert "1 of 2 samples; the steps of 1 of 2 maps" in page.text("#left-out")
     page.click("[data-head='1']")
     assert "were left out" in page.text("#work")

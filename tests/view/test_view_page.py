@@ -116,10 +116,13 @@ def test_a_small_limit_leaves_out_steps_and_then_samples_and_says_so(
     assert kept == sorted(kept, reverse=True) and any(kept) and not all(kept)
     missing = kept.count(False)
     assert some["leftOut"] == [f"the steps of {missing} of 12 maps, whose weights are here"]
-    least = data_of(digits.view(TEST[:6], limit=1).html)
-    assert [bool(steps) for steps in least["samples"][0]["layers"][0]["steps"]] == [True, False]
+    less = data_of(digits.view(TEST[:6], limit=2_100).html)
+    assert [bool(steps) for steps in less["samples"][0]["layers"][0]["steps"]] == [True, False]
     steps = "the steps of 1 of 2 maps, whose weights are here"
-    assert least["leftOut"] == ["5 of 6 samples", steps]
+    assert less["leftOut"] == ["5 of 6 samples", steps]
+    least = data_of(digits.view(TEST[:6], limit=1).html)
+    assert least["layers"][0]["heads"] == 1 == len(least["samples"][0]["layers"][0]["weights"])
+    assert least["leftOut"] == ["1 of the maps of each sample", "5 of 6 samples"]
 
 
 def test_without_classes_the_predicted_one_is_followed_back(digits: undivided.Model) -> None:

@@ -6,7 +6,8 @@
                        └ what the model says of it
 
 The steps are several times the size of the weights. Heads get them while there is room for them
-and for the weights of the samples that follow; what had to be left out is said on the page.
+and for the weights of the samples that follow. Where the weights of one sample alone are too many,
+heads are left out. What had to be left out is said on the page.
 """
 
 # S queries, T keys, D width of queries and keys, F width of values
@@ -74,12 +75,13 @@ def collect(
             f"{names.title} has no attention layer, so there is nothing to look at. "
             "MultiHeadAttention(num_heads) is one."
         )
-    samples, left_out = _samples(model.plan, engine, attentions, x, y, names, limit)
+    room = _Room(limit, attentions)
+    samples, left_out = _samples(model.plan, engine, x, y, names, room)
     return {
         "title": visible(names.title),
         "source": visible(names.source),
         "facts": _facts(model),
-        "layers": [_layer(model.plan, op) for op in attentions],
+        "layers": [_layer(model.plan, op, heads) for op, heads in room.shown],
         "samples": samples,
         "leftOut": left_out,
     }
@@ -103,13 +105,13 @@ def _facts(model: Model) -> list[tuple[str, str]]:
     return facts
 
 
-def _layer(plan: Plan, op: Operation) -> dict[str, Any]:
+def _layer(plan: Plan, op: Operation, heads: int) -> dict[str, Any]:
     query, key = (tokens_of(plan, name) for name in op.inputs[:2])
     extents = [plan.values[name].shape[0] for name in op.inputs[:2]]
     same = query == key and extents[0] == extents[1]
     return {
         "name": visible(op.layer),
-        "heads": op.attributes["heads"],
+        "heads": heads,
         "queries": query.as_json(),
         "keys": key.as_json(),
         "same": same,  # whether queries and keys are the same tokens
@@ -122,16 +124,15 @@ def _layer(plan: Plan, op: Operation) -> dict[str, Any]:
 def _samples(
     plan: Plan,
     engine: ReferenceEngine,
-    attentions: Sequence[Operation],
     x: Any,
     y: Targets | None,
     names: Names,
-    limit: int,
+    room: _Room,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     parts = inputs_of(x)
+    attentions = [op for op, _ in room.shown]
     kinds = {entry.name: _kind(plan, attentions, entry) for entry in plan.inputs}
     brightness = [_range(part) for part in parts]
-    room = _Room(limit)
     samples: list[dict[str, Any]] = []
     for number in range(len(x)):
         one, target = x[number : number + 1], None if y is None else y.take(np.array([number]))
@@ -155,10 +156,14 @@ def _samples(
                     names.of_class,
                 ),
                 "loss": inside.loss,
-                "layers": [_heads(inside.attention[op.output], room) for op in attentions],
+                "layers": [
+                    _heads(inside.attention[op.output], heads, room) for op, heads in room.shown
+                ],
             }
         )
     left_out = []
+    if room.maps_left_out:
+        left_out.append(f"{room.maps_left_out:,} of the maps of each sample")
     if len(samples) < len(x):
         left_out.append(f"{len(x) - len(samples)} of {len(x)} samples")
     if room.refused:
@@ -170,21 +175,38 @@ def _samples(
 class _Room:
     """What a page may still hold, in bytes of base64."""
 
-    def __init__(self, limit: int) -> None:
-        self.left = limit
+    def __init__(self, limit: int, attentions: Sequence[Operation]) -> None:
+        self.limit = self.left = limit
         self.reserved = 0
         self.granted = 0
         self.refused = 0
+        self.shown = [(op, op.attributes["heads"]) for op in attentions]
+        """The attentions on the page, and how many heads of each: all, unless one sample's maps
+        are more than the page may hold."""
+        self.maps_left_out = 0
 
     def begins(self, inside: Inside, following: int) -> bool:
         """Whether a sample is shown; the first one always is. Half of the room is enough to keep
         for the weights of those that follow."""
-        weights = sum(4 * steps.way.p.size for steps in inside.attention.values())
-        if weights > self.left and self.granted + self.refused:
+        maps = {op.output: 4 * inside.attention[op.output].way.p[0, 0].size for op, _ in self.shown}
+        first = self.granted + self.refused == 0
+        if first:
+            self._choose(self.limit // max(1, *maps.values()))
+        weights = sum(maps[op.output] * heads for op, heads in self.shown)
+        if weights > self.left and not first:
             return False
         self.left -= weights
         self.reserved = min(weights * following, max(0, self.left) // 2)
         return True
+
+    def _choose(self, maps: int) -> None:
+        """Show at most so many maps: some heads of every layer, or else of the first layers."""
+        total = sum(heads for _, heads in self.shown)
+        if total > max(1, maps):
+            each = max(1, maps // len(self.shown))
+            fewer = [(op, min(heads, each)) for op, heads in self.shown]
+            self.shown = fewer[: max(1, maps)]
+            self.maps_left_out = total - sum(heads for _, heads in self.shown)
 
     def takes(self, steps: Mapping[str, np.ndarray]) -> bool:
         """Whether a head's steps are shown; those of the first one always are."""
@@ -227,8 +249,8 @@ def _check_tokens(inside: Inside, count: int, number: int) -> None:
 # One sample.
 
 
-def _heads(steps: Steps, room: _Room) -> dict[str, Any]:
-    _, heads, S, T = steps.way.p.shape
+def _heads(steps: Steps, heads: int, room: _Room) -> dict[str, Any]:
+    S, T = steps.way.p.shape[2:]
     return {
         "shape": [S, T],
         "width": steps.query.shape[-1],
