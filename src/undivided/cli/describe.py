@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from undivided.cli.arguments import set_option, use_option, with_settings
 from undivided.cli.targets import existing_model, network_of
 from undivided.errors import ArgumentError
-from undivided.export.fit import fit_json, fit_page
-from undivided.export.targets import Target, target_named
+
+if TYPE_CHECKING:
+    from undivided.export.targets import Target
 
 __all__ = ["describe"]
 
@@ -53,15 +55,21 @@ def describe(
     if as_json:
         facts = page.describe_json(network)
         if room is not None:
+            from undivided.export.fit import fit_json
+
             facts["target"] = fit_json(network.plan(), room)
         click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
         return
     click.echo(page.graph(network) if graph else page.describe(network))
     if room is not None:
+        from undivided.export.fit import fit_page
+
         click.echo("\n" + fit_page(network.plan(), room))
 
 
 def _target(name: str) -> Target:
+    from undivided.export.targets import target_named
+
     try:
         return target_named(name)
     except ArgumentError as error:

@@ -14,7 +14,6 @@ from undivided.cli.targets import (
     with_data,
 )
 from undivided.errors import ArgumentError, suggest
-from undivided.export import c as export_c
 from undivided.model import load
 
 __all__ = ["export"]
@@ -62,6 +61,8 @@ def c(model: str, out: str, name: str, check: bool, data: str | None) -> None:
     called. MODEL is a model file. --check takes its samples from the data that the model was
     trained on, or from --data; --data random makes some up.
     """
+    from undivided.export import c as export_c
+
     if data is not None and not check:
         raise click.UsageError("--data is where --check takes samples from. Give --check too.")
     loaded = load(existing_model(model), engine="reference")
