@@ -10,6 +10,7 @@
 #pragma once
 
 #include "attention_tiles.h"
+#include "dropout.h"
 #include "layout.h"
 #include "rows.h"
 
@@ -78,7 +79,7 @@ UNDIVIDED_INLINE void spread_table(const Work& work, const Instruction& op) {
 }
 
 UNDIVIDED_INLINE Rules<float> rules_of(const Work& work, const Instruction& op,
-                                       const Head<float>& h, int64_t head) {
+                                       const Head<float>& h, int64_t sample, int64_t head) {
   Rules<float> rules{};
   rules.keys = h.keys;
   rules.left = op.left;
@@ -93,6 +94,16 @@ UNDIVIDED_INLINE Rules<float> rules_of(const Work& work, const Instruction& op,
   rules.bias_row = -1;
   rules.bias_key = 1;
   rules.softcap = (float)op.softcap;
+  if (op.rate > 0 && work.step >= 0) {
+    rules.seed = work.seed;
+    rules.drop_below = (uint32_t)(op.rate * 4294967296.0);
+    rules.kept_factor = (float)(1.0 / (1.0 - op.rate));
+    rules.first_row = head * h.queries;
+    rules.row_tiles = (h.keys + kTile - 1) / kTile;
+    rules.place = (uint32_t)(work.place + sample);
+    rules.step = (uint32_t)work.step;
+    rules.purpose = kDropout + (uint32_t)op.slot;
+  }
   return rules;
 }
 
@@ -213,7 +224,7 @@ UNDIVIDED_INLINE void attention_forward(const Work& work, const Instruction& op)
     clear_padding(to, y, rows_in(work, y.axis, s));
     for (int64_t i = 0; i < op.heads; ++i) {
       Head<float> h = head_of(work, op, s, i);
-      Rules<float> rules = rules_of(work, op, h, i);
+      Rules<float> rules = rules_of(work, op, h, s, i);
       h.careful = op.ruled && !keys_are_finite(h);
       if (op.ruled || is_streamed(op, h)) h.rules = &rules;
       if (is_streamed(op, h)) streamed_forward(h, to + i * h.value_width, y.stride);
@@ -257,7 +268,7 @@ UNDIVIDED_INLINE void attention_backward(const Work& work, const Instruction& op
       HeadGradients<float> g{};
       g.dy = row_of(work, op.dy, start_of(work, dy.axis, s)) + i * h.value_width;
       g.dy_stride = dy.stride;
-      Rules<float> rules = rules_of(work, op, h, i);
+      Rules<float> rules = rules_of(work, op, h, s, i);
       if (op.d_biases >= 0) {
         int64_t stride = distance_stride(work, op);
         rules.d_bias = values_of(work, op.d_biases) + kBeyond + i * distance_stride(work, op) +
@@ -298,7 +309,7 @@ UNDIVIDED_INLINE void store_weights(const Work& work, const Instruction& op) {
     for (int64_t i = 0; i < op.heads; ++i) {
       Head<float> h = head_of(work, op, s, i);
       if (is_streamed(op, h)) {
-        Rules<float> rules = rules_of(work, op, h, i);
+        Rules<float> rules = rules_of(work, op, h, s, i);
         h.rules = &rules;
         float* scratch = h.scratch;
         Stream<float> stream = stream_of(h, scratch);

@@ -27,6 +27,9 @@ struct Rules {
   uint64_t seed;
   uint32_t stream;  // of the generator: sample · H + head
   uint32_t drop_below;
+  // Between layers coins are those of dropout.h: of this row on, so many tiles in a row.
+  int64_t first_row, row_tiles;
+  uint32_t place, step, purpose;
   T kept_factor;
   T* d_bias;
   int64_t d_bias_row, d_bias_key;
@@ -91,6 +94,9 @@ __attribute__((noinline)) uint64_t allowed_bits(const Rules<T>& rules, int64_t r
 // Whether the 64 keys of a tile are kept by dropout; "atte" is what the words are drawn for.
 template <class T>
 UNDIVIDED_INLINE uint64_t kept_bits(const Rules<T>& rules, int64_t row, int64_t tile) {
+  if (rules.row_tiles)
+    return kept_of_tile(rules.seed, (uint32_t)((rules.first_row + row) * rules.row_tiles + tile),
+                        rules.place, rules.step, rules.purpose, rules.drop_below);
   return kept_of_tile(rules.seed, (uint32_t)tile, (uint32_t)row, rules.stream, 0x61747465,
                       rules.drop_below);
 }

@@ -23,6 +23,7 @@ from undivided.layers import (
     MultiHeadAttention,
     Output,
     Residual,
+    TransformerEncoder,
 )
 from undivided.network import Network
 from undivided.training.optimizers import SGD
@@ -34,10 +35,33 @@ NETWORKS: dict[str, tuple[tuple[int | None, ...], tuple[Layer, ...]]] = {
     "in blocks": (
         (9, 8),
         (
-            Residual((LayerNormalization(), MultiHeadAttention(2), Dropout(0.1))),
+            Residual((LayerNormalization(), MultiHeadAttention(2, dropout=0.2), Dropout(0.1))),
             Residual((GatedFeedForward(16), Dropout(0.25))),
             GlobalAveragePooling1D(),
             Dropout(0.5),
+            Output(3),
+        ),
+    ),
+    "of attention's weights": (
+        (9, 8),
+        (MultiHeadAttention(2, dropout=0.3), GlobalAveragePooling1D(), Output(3)),
+    ),
+    "of many weights": (
+        (70, 8),
+        (
+            MultiHeadAttention(4, dropout=0.5, causal=True, kv_heads=2, positions="relative"),
+            Dropout(0.2),
+            MultiHeadAttention(2, dropout=0.1, window=9),
+            GlobalAveragePooling1D(),
+            Output(3),
+        ),
+    ),
+    "in encoders": (
+        (9, 8),
+        (
+            TransformerEncoder(2, dropout_rate=0.2),
+            TransformerEncoder(2, dropout=0.1, norm="post"),
+            GlobalAveragePooling1D(),
             Output(3),
         ),
     ),

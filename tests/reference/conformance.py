@@ -132,6 +132,10 @@ def _attention_options() -> list[Case]:
             q, k, v = arrays((2, S, 8), (2, T, 2 * heads), (2, T, 3 * heads), seed=5)
             attributes = {"heads": 4, "scale": 0.7, **given}
             cases.append(Case("attention", f"{name}, layer", (q, k, v), attributes))
+        kept = np.random.default_rng(7).random((2, 4, S, T)) < 0.6
+        q, k, v = arrays((2, S, 8), (2, T, 8), (2, T, 12), seed=5)
+        dropped = {"heads": 4, "scale": 0.7, "dropout": 0.4, "kept": kept}
+        cases.append(Case("attention", "dropout, layer", (q, k, v), dropped))
         for name, given in {
             "relative": {"max_distance": 128},
             "relative, causal": {"causal": True, "max_distance": 128},

@@ -342,6 +342,7 @@ PRIMITIVES: Mapping[str, Primitive] = {
         attention,
         (
             *("heads", "scale", "key_heads", "causal", "window", "softcap", "pattern"),
+            *("dropout", "number"),  # of training alone
             *("alibi", "buckets", "max_distance"),
         ),
         over=_over_query,

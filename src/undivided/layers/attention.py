@@ -66,6 +66,9 @@ class MultiHeadAttention(Layer):
     pattern: Pattern | None = argument(None, doc="a block-sparse pattern of who sees whom")
     softcap: float | None = argument(None, doc="what scores stay within", above=0.0)
     positions: ScorePositions | None = argument(None, doc="how scores know where tokens stand")
+    dropout: float = argument(
+        0.0, doc="the share of weights that is left out in training", at_least=0.0, below=1.0
+    )
 
     def check(self) -> None:
         if self.kv_heads is not None and self.num_heads % self.kv_heads:
@@ -101,6 +104,7 @@ class MultiHeadAttention(Layer):
             window=(self.window, self.window) if isinstance(self.window, int) else self.window,
             pattern=None if self.pattern is None else self.pattern.mask(),
             softcap=self.softcap,
+            dropout=self.dropout,
             alibi=self.positions == "alibi",
             relative=(32, 128) if self.positions == "relative" else None,
         )

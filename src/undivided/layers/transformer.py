@@ -55,7 +55,7 @@ class TransformerEncoder(Layer):
     )
     dropout_rate: float = argument(
         0.0,
-        doc="the share of what attention and feed-forward give that is left out in training",
+        doc="the share of weights, and of what both parts give, that is left out in training",
         at_least=0.0,
         below=1.0,
     )
@@ -127,6 +127,7 @@ class TransformerEncoder(Layer):
             pattern=self.pattern,
             softcap=self.softcap,
             positions=self.positions,
+            dropout=self._rate,
         )
 
     def _residual(
@@ -168,7 +169,11 @@ class TransformerEncoder(Layer):
         return LayerNormalization(epsilon=self.epsilon)
 
     def _dropped(self, builder: Builder, x: Value) -> Value:
-        return builder.dropout(x, self.dropout_rate or self.dropout or 0.0)
+        return builder.dropout(x, self._rate)
+
+    @property
+    def _rate(self) -> float:
+        return self.dropout_rate or self.dropout or 0.0
 
 
 @dataclass(frozen=True)
@@ -204,6 +209,7 @@ class TransformerDecoder(TransformerEncoder):
                 key_dim=self.key_dim,
                 bias=self.bias,
                 kv_heads=self.kv_heads,
+                dropout=self._rate,
             )
             x = self._residual(
                 builder, x, "cross", cross, lambda inside, y: cross.attend(inside, y, memory)

@@ -152,6 +152,10 @@ class Builder(Primitives):
 
     # What a layer may ask of the value it is given.
 
+    def next_coins(self) -> int:
+        """A number for the coins of a dropout, which no other in the plan has."""
+        return sum("number" in op.attributes for op in self.operations)
+
     def refuse(self, x: Value, expected: str, advice: str = "") -> ShapeError:
         """The error of a layer that cannot take `x`: names the layer, expected and found."""
         text = f"{self._written} ({self._layer}) expects {expected}. It is given "

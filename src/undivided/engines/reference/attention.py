@@ -55,6 +55,7 @@ class Options(TypedDict, total=False):
     sinks: np.ndarray | None  # [H]: the score of one more key, which has no value
     dropout: float  # the share of weights that is dropped
     seed: int | None  # which: see dropout.py
+    kept: np.ndarray | None  # which, said cell by cell: [B, H, S, T]
 
 
 class Look(NamedTuple):
@@ -80,6 +81,7 @@ def look(
     sinks: np.ndarray | None = None,
     dropout: float = 0.0,
     seed: int | None = None,
+    kept: np.ndarray | None = None,
     **which: Any,
 ) -> Look:
     (B, H, S, D), T, dtype = query.shape, key.shape[2], query.dtype
@@ -97,7 +99,8 @@ def look(
     sink = np.asarray(np.full(H, -np.inf) if sinks is None else sinks, dtype)[:, None, None]
     padding = np.arange(S)[:, None] >= per_sample(query_lengths, S)
     p, sunk, lse = softmax(np.where(allowed, z, -np.inf), np.where(padding, -np.inf, sink))
-    kept = kept_cells((B, H, S, T), dropout, seed).astype(dtype) / (1 - float(dropout))
+    kept = kept_cells((B, H, S, T), dropout, seed) if kept is None else kept
+    kept = kept.astype(dtype) / (1 - float(dropout))
     p = np.where(allowed, p, 0)
     return Look(dots=dots, z=z, allowed=allowed, p=p, kept=kept, sunk=sunk, lse=lse, slope=slope)
 
@@ -236,6 +239,8 @@ class Described(TypedDict, total=False):
     window: tuple[int | None, int | None] | None
     pattern: Any  # an object of `undivided.masks`
     alibi: bool  # −slope·distance is added to the scores
+    dropout: float  # the share of weights that is left out
+    kept: np.ndarray | None  # which are not, [B, H, S, T]; without it nothing is left out
     max_distance: int  # beyond which a `relative` table tells distances no more apart
 
 
@@ -303,6 +308,8 @@ def options_of(
     """What the definition above takes by name."""
     chosen = {name: layer.get(name) for name in ("scale", "softcap", "window")}
     chosen |= {"causal": layer.get("causal", False), "mask": layer.get("pattern")}
+    if layer.get("kept") is not None:
+        chosen |= {"dropout": layer["dropout"], "kept": layer["kept"]}
     S, T = q.shape[2], k.shape[2]
     if layer.get("alibi"):
         chosen["bias"] = positions.alibi(q.shape[1], S, T, bidirectional=True, dtype=q.dtype)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,10 @@ class Coins:
     step: int
     places: np.ndarray
 
-    def arguments(self, op: Operation, shape: tuple[int, ...]) -> dict[str, Any]:
-        rate, number = op.attributes["rate"], op.attributes["number"]
-        kept = kept_numbers(shape, rate, self.seed, self.step, self.places, number)
-        return {"rate": rate, "kept": kept}
+    def kept(self, op: Operation, rate: float, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """True where a number is kept: of the input, or of an attention's weights [B, H, S, T]."""
+        shape = inputs[0].shape
+        if op.kind == "attention":
+            shape = (shape[0], op.attributes["heads"], shape[1], inputs[1].shape[1])
+        number = op.attributes["number"]
+        return kept_numbers(shape, rate, self.seed, self.step, self.places, number)

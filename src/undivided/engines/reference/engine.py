@@ -12,7 +12,7 @@ A value that several operations took (the x of `x + f(x)`) gets the sum of their
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -282,7 +282,7 @@ class ReferenceEngine:
         values = dict(group)
         for op in self.plan.operations:
             inputs = [values[name] for name in op.inputs]
-            arguments = self._arguments(op, inputs[0].shape, coins)
+            arguments = self._arguments(op, inputs, coins)
             values[op.output] = PRIMITIVES[op.kind].forward(*inputs, **arguments)
         return values
 
@@ -320,7 +320,7 @@ class ReferenceEngine:
             dy = dvalues.pop(op.output)
             if watch is not None:
                 watch(op, dy)
-            arguments = self._arguments(op, dy.shape, coins)
+            arguments = self._arguments(op, inputs, coins)
             found = PRIMITIVES[op.kind].backward(dy, *inputs, **arguments)
             found = found if isinstance(found, tuple) else (found,)
             moved = [name for name in op.inputs if name not in ids]  # ids have no gradient
@@ -344,7 +344,7 @@ class ReferenceEngine:
         return dx[0] if len(dx) == 1 else tuple(dx)
 
     def _arguments(
-        self, op: Operation, shape: tuple[int, ...] = (), coins: Coins | None = None
+        self, op: Operation, inputs: Sequence[np.ndarray] = (), coins: Coins | None = None
     ) -> dict[str, Any]:
         """What an operation's primitive takes besides its inputs."""
         arguments: dict[str, Any] = {
@@ -353,7 +353,10 @@ class ReferenceEngine:
         if op.kind == "reshape":
             arguments["shape"] = self.plan.values[op.output].shape
         if op.kind == "dropout":
-            return coins.arguments(op, shape) if coins else {"rate": 0.0}
+            rate = op.attributes["rate"]
+            return {"rate": rate, "kept": coins.kept(op, rate, inputs)} if coins else {"rate": 0.0}
+        if coins and "dropout" in op.attributes:
+            arguments["kept"] = coins.kept(op, op.attributes["dropout"], inputs)
         return arguments | dict(op.attributes)
 
     def _coins(self, step: int | None, places: np.ndarray) -> Coins | None:

@@ -49,9 +49,11 @@ def lower(
         builder.expect_sequence(x)
         if x.width % number:
             raise builder.refuse(x, f"a width that {number} heads divide evenly")
-    given = {name: option for name, option in options.items() if option not in (None, False)}
+    given = {name: option for name, option in options.items() if option not in (None, False, 0.0)}
     if key_heads not in (None, heads):
         given["key_heads"] = key_heads
+    if "dropout" in given:
+        given["number"] = builder.next_coins()
     names = {}
     if relative is not None:
         table = (relative[0], heads)
@@ -90,7 +92,8 @@ def forward(compiler: Compiler, op: Operation) -> None:
         "z": compiler.value(key),
         "v": compiler.value(value),
     }
-    whole_keys = 0 if op.attributes.get("softcap") else WHOLE_KEYS
+    drops = "dropout" in op.attributes and compiler.purpose == "train"
+    whole_keys = 0 if "softcap" in op.attributes or drops else WHOLE_KEYS
     # What is kept of a head: rows of weights, or where they are too long a number for each row.
     rows = most_queries
     if compiler.graph.values[query].shape[0] == compiler.graph.values[key].shape[0]:
@@ -115,7 +118,7 @@ def forward(compiler: Compiler, op: Operation) -> None:
     )
     if compiler.purpose == "weights":
         slot = sum(i.kind == "store_weights" for i in compiler.instructions)
-        compiler.emit(op, "store_weights", **values, slot=slot, scratch=scratch, **shared)
+        compiler.emit(op, "store_weights", **values, scratch=scratch, **shared | {"slot": slot})
 
 
 def _rules(compiler: Compiler, op: Operation, most_queries: int, most_keys: int) -> dict[str, Any]:
@@ -129,6 +132,8 @@ def _rules(compiler: Compiler, op: Operation, most_queries: int, most_keys: int)
         "left": left,
         "right": min(right, 0) if given.get("causal") else right,
         "distances": compiler.block(op, "distances"),
+        "rate": given.get("dropout", 0.0),
+        "slot": given.get("number", 0),
     }
     if given.get("pattern") is not None:
         rules["pattern"] = len(compiler.patterns)
@@ -214,5 +219,5 @@ def backward(compiler: Compiler, op: Operation) -> None:
 
 SAME_IN_BOTH = (
     "x", "z", "v", "probabilities", "kept", "whole_keys", "heads", "key_heads", "scale", "softcap",
-    "ruled", "left", "right", "pattern", "distances", "biases", "table",
+    "ruled", "left", "right", "pattern", "distances", "biases", "table", "rate", "slot",
 )  # fmt: skip

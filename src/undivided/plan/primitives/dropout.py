@@ -22,7 +22,7 @@ def lower(builder: Builder, x: Value, rate: float) -> Value:
     """
     if rate == 0.0:
         return x
-    number = sum(op.kind == "dropout" for op in builder.operations)
+    number = builder.next_coins()
     return builder.add_operation("dropout", (x,), x.shape, part="dropout", rate=rate, number=number)
 
 
