@@ -132,12 +132,15 @@ class Mutant:
 
 def is_noticed(name: str, tree: ast.Module) -> bool:
     """Whether a check fails, or anything else goes wrong, with this text in place of a module."""
-    broken = ModuleType(name)
+    broken = ModuleType(f"changed_{name}")
+    sys.modules[broken.__name__] = broken  # where data classes look for what they are made of
     try:
         exec(compile(tree, f"<changed {name}>", "exec"), broken.__dict__)
         CHECKS.get(name, _check_primitive)(name, broken)
     except Exception:
         return True
+    finally:
+        del sys.modules[broken.__name__]
     return False
 
 
