@@ -97,7 +97,8 @@ def _reference(model: Model) -> ReferenceEngine:
 
 
 def _facts(model: Model) -> list[tuple[str, str]]:
-    trained = f"{model.epochs} epochs" if model.steps else "not trained"
+    epochs = f"{model.epochs:,} epoch" + ("" if model.epochs == 1 else "s")
+    trained = epochs if model.steps else "not trained"
     facts = [("parameters", f"{model.plan.parameter_count:,}"), ("trained", trained)]
     measured = [e.test_accuracy for e in model.history if e.test_accuracy is not None]
     if measured:

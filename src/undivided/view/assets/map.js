@@ -7,7 +7,7 @@ function drawMap() {
   const { layer, queries, keys, weights: values } = now();
   const focused = document.activeElement && document.activeElement.id === "cells";
   const fit = MAP_SIZE / Math.max(keys, queries);
-  const cell = fit < SMALL ? fit : Math.min(Math.floor(fit), 34);
+  const cell = fit < SMALL ? fit : Math.min(Math.floor(fit), 52);
   const [width, height] = [cell * keys, cell * queries];
   const [made, context] = canvas(width, height, {
     id: "cells",
@@ -89,16 +89,24 @@ function paintCells(context, values, queries, keys, cell, largest) {
 
 // The picked row and column, and the cell where they meet.
 function mark(context, cell, width, height) {
-  const [red, green, blue] = colours().ink;
-  context.lineWidth = 1.5;
-  context.strokeStyle = css([red, green, blue], 0.55);
-  context.strokeRect(0.75, state.query * cell - 0.5, width - 1.5, cell);
-  context.setLineDash([3, 3]);
-  context.strokeRect(state.key * cell - 0.5, 0.75, cell, height - 1.5);
+  const { ink, paper } = colours();
+  const outline = (x, y, across, down, thick, alpha, dash = []) => {
+    // A rim of paper, so that a mark is seen on the darkest cells too.
+    for (const [colour, line] of [
+      [css(paper, alpha), thick + (cell < 12 ? 1 : 2)],
+      [css(ink, alpha), thick],
+    ]) {
+      context.setLineDash(colour === css(ink, alpha) ? dash : []);
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      context.strokeRect(x, y, across, down);
+    }
+  };
+  const [left, top] = [state.key * cell - 0.5, state.query * cell - 0.5];
+  outline(0.75, top, width - 1.5, cell, 1.5, 0.55);
+  outline(left, 0.75, cell, height - 1.5, 1.5, 0.55, [3, 3]);
+  outline(left, top, cell, cell, 2.5, 1);
   context.setLineDash([]);
-  context.lineWidth = 2.5;
-  context.strokeStyle = css([red, green, blue]);
-  context.strokeRect(state.key * cell - 0.5, state.query * cell - 0.5, cell, cell);
 }
 
 function cellAt(event, queries, keys) {
