@@ -70,6 +70,8 @@ def test_masks_and_lengths_say_the_same(engine: Any) -> None:
     random = np.random.default_rng(0)
     samples = [random.normal(size=(length, 8)).astype(np.float32) for length in LENGTHS]
     before = {name: values.copy() for name, values in model.parameters.items()}
+    whole = random.normal(size=(3, 9, 8)).astype(np.float32)
+    expected = model.logits(whole)  # as long as no sample has been shorter
     x = filled(samples, 9)
     x[0, 5] = 1e30  # whatever stands there
     mask = np.arange(9) < np.array(LENGTHS)[:, None]
@@ -78,6 +80,7 @@ def test_masks_and_lengths_say_the_same(engine: Any) -> None:
         np.testing.assert_array_equal(model.logits(x, mask=mask.astype(kind)), alone)
     np.testing.assert_array_equal(model.logits(x, lengths=LENGTHS), alone)
     np.testing.assert_array_equal(model.predict(x, lengths=LENGTHS), alone.argmax(axis=1))
+    np.testing.assert_array_equal(model.logits(whole), expected)
     for name, values in before.items():
         np.testing.assert_array_equal(model.parameters[name], values)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,3 +170,11 @@ def test_a_decoder_without_an_embedded_source_says_what_to_do() -> None:
     )
     with pytest.raises(undivided.ShapeError, match=r"declare input: \{ source: "):
         undivided.parse(text).plan()
+
+
+def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "sequences.md").read_text("utf-8")
+    names: dict[str, object] = {}
+    for code in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        exec(compile(code, "sequences.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("[4 5 6 0 1 2 3 4]")

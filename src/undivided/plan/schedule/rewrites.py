@@ -56,8 +56,9 @@ def pool_before_linear(graph: Graph) -> Graph:
         if pool is None or pool.kind != "pool" or not _is_plain_linear(linear):
             continue
         source = graph.values[linear.inputs[0]]
-        # Averaging over no tokens gives 0, which the bias would then be added to.
-        if isinstance(source.shape[0], Ragged):
+        # Averaging over no tokens gives 0, which the bias would then be added to. Samples that are
+        # only shorter than declared have some, and are to give the same bits as whole ones.
+        if isinstance(source.shape[0], Ragged) and source.shape[0].most is None:
             continue
         pooled = Value(f"{pool.output}.mean", source.shape[1:])
         values[pooled.name] = pooled
