@@ -50,14 +50,18 @@ def test_all_names_are_there() -> None:
 def test_names_that_modules_share_are_the_functions() -> None:
     assert callable(undivided.recipes)
     assert list(undivided.recipes()) == [
+        "char-gpt",
         "digits-attention",
         "iris-attention",
         "max-row",
         "max-row-solved",
         "mnist-attention",
         "mnist-attention-64",
+        "mnist-cnn",
         "mnist-mlp",
         "mnist-vit",
+        "reverse-seq2seq",
+        "time-series",
     ]
     assert undivided.datasets.digits().classes == 10
 

@@ -150,7 +150,7 @@ class TestPredict:
         np.savez("x.npz", x=np.full((2, 4, 4), np.nan))
         assert "is nan, which is not finite" in run(*arguments, "x.npz", code=1).stderr
         np.savez("x.npz", x=np.ones((2, 4, 4), int))
-        assert "must be uint8, float32" in run(*arguments, "x.npz", code=1).stderr
+        assert "must be uint8 or floating point" in run(*arguments, "x.npz", code=1).stderr
         np.savez("x.npz", x=np.ones(()))
         assert "Error: " in run(*arguments, "x.npz", code=1).stderr
         np.savez("x.npz", x=np.ones((2, 5, 4)))
@@ -266,3 +266,30 @@ class TestValues:
         assert table[0] == "index,position,target,predicted,probability_0"
         assert len(table) == 1 + 20 * 3
         assert table[4].startswith("1,0,")
+
+
+def test_a_text_is_data_for_a_language_model(run: Run, folder: Path) -> None:
+    (folder / "words.txt").write_text("the cat sat on the mat. " * 60)
+    (folder / "words.neural").write_text(
+        """
+        network Words {
+          input: (16)
+          layers: Embedding(256, 8) TransformerDecoder(num_heads=2, d_model=8, dff=16) Dense(256)
+          metrics: bits_per_character
+          train { epochs: 2 }
+        }
+        """
+    )
+    output = run("train", "words.neural", "--data", "words.txt").stdout
+    assert "81 training and 8 test samples of 16" in output
+    assert "| test_bits_per_character=" in output
+    text = run("train", "words.neural", "--data", "none.txt", code=1).stderr
+    assert "none.txt: expected a text file; there is no such file" in text
+
+
+def test_random_data_for_any_network(run: Run, folder: Path) -> None:
+    (folder / "any.neural").write_text(
+        "network Any { input: (3, 4) layers: Dense(5) Flatten Output(2) train { epochs: 1 } }"
+    )
+    output = run("train", "any.neural", "--data", "random").stdout
+    assert "random, 1,024 training and 128 test samples of 3×4" in output

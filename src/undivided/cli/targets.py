@@ -31,6 +31,11 @@ __all__ = [
 ]
 
 
+_TEXTS = {".txt", ".md", ".py", ".text"}
+"""What ends so is a text, of which a language model is given windows of bytes."""
+_WINDOW = 128
+
+
 def network_of(target: str) -> tuple[Network, str]:
     """The network that `target` names, and the short name under which its model is saved.
 
@@ -95,6 +100,9 @@ def open_network_data(network: Network) -> Dataset:
     if isinstance(source, Mnist):
         return mnist(source.folder)
     if isinstance(source, File):
+        if Path(source.path).suffix.lower() in _TEXTS:
+            length = network.plan().input.shape[0]
+            return text(source.path, length if isinstance(length, int) else _WINDOW)
         return open_data(source.path)
     if isinstance(source, Text):
         return text(source.path, source.length, source.unit)
@@ -106,8 +114,8 @@ def open_network_data(network: Network) -> Dataset:
         return BUILT_IN[source.keyword]()
     raise click.UsageError(
         f"{network.name} does not say what it is trained on. Name it with --data: mnist, digits, "
-        "iris, random, a generated task, an .npz file with arrays x and y, or a folder with the "
-        "files of MNIST."
+        "iris, random, a generated task, an .npz file with arrays x and y, a .txt file, or a "
+        "folder with the files of MNIST."
     )
 
 
