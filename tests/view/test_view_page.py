@@ -108,8 +108,8 @@ def test_every_hidden_character_is_shown() -> None:
 def test_a_small_limit_leaves_out_steps_and_then_samples_and_says_so(
     digits: undivided.Model,
 ) -> None:
-    whole = digits.view(TEST[:6])
-    assert data_of(whole.html)["leftOut"] == []
+    whole = data_of(digits.view(TEST[:6]).html)
+    assert whole["leftOut"] == [] and whole["source"] == ""
     some = data_of(digits.view(TEST[:6], limit=90_000).html)
     kept = [bool(steps) for sample in some["samples"] for steps in sample["layers"][0]["steps"]]
     assert len(kept) == 12  # the weights of all samples go before the steps of any

@@ -79,7 +79,7 @@ def collect(
     samples, left_out = _samples(model.plan, engine, x, y, names, room)
     return {
         "title": visible(names.title),
-        "source": visible(names.source),
+        "source": visible(names.source) if names.source else "",
         "facts": _facts(model),
         "layers": [_layer(model.plan, op, heads) for op, heads in room.shown],
         "samples": samples,
