@@ -56,7 +56,7 @@ def test_every_recipe_has_a_page(name: str, show: Open) -> None:
         ids = random.integers(1, entry.vocabulary or 2, shape).astype(np.int32)
         numbers = random.random(shape).astype(np.float32)
         parts += [] if entry.begins_with is not None else [ids if entry.vocabulary else numbers]
-    page = show(model.view(parts[0] if len(parts) == 1 else tuple(parts)))
+    page = show(model.view(parts[0] if len(parts) == 1 else tuple(parts), limit=10**9))
     layers = page.value("document.querySelectorAll('[role=row]').length")
     assert layers == len([op for op in plan.operations if op.kind == "attention"])
     page.click("#next")

@@ -35,6 +35,9 @@ SAMPLES = 12
 
 MOST_SAMPLES = 1000
 
+BYTES = [chr(byte) if byte < 128 else f"\\x{byte:02x}" for byte in range(256)]
+"""What 256 ids are called: the bytes of a text."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -127,7 +130,10 @@ def write_page(
     x, y = _samples(network, model)
     check_samples(model.plan, network, x.shape[1:])
     shown = model.view(
-        x[:samples], None if y is None else y[:samples], source=f"{source} on {data_name(network)}"
+        x[:samples],
+        None if y is None else y[:samples],
+        vocabulary=BYTES if model.plan.input.vocabulary == len(BYTES) else None,
+        source=f"{source} on {data_name(network)}",
     )
     path = shown.save(out)
     click.echo(f"Wrote {out} ({path.stat().st_size:,} bytes): open it in a browser")
