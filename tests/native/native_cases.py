@@ -196,6 +196,13 @@ def _attention_options() -> Iterator[Case]:
             "window": (9, None),
         },
         "rotary": {"positions": "rotary", "key_dim": 3},
+        "normalized": {"qk_norm": True},
+        "normalized, rotary, fewer key heads": {
+            "qk_norm": True,
+            "positions": "rotary",
+            "kv_heads": 1,
+            "key_dim": 5,
+        },
     }
     for name, arguments in options.items():
         layer = MultiHeadAttention(num_heads=4, **arguments)

@@ -112,6 +112,19 @@ def _rotary() -> list[Case]:
     ]
 
 
+def _rms_normalize_heads() -> list[Case]:
+    return [
+        Case(
+            "rms_normalize",
+            f"{heads} heads",
+            arrays(x, (x[-1] // heads,)),
+            {"epsilon": epsilon, "heads": heads},
+        )
+        for heads, x in [(2, (2, 3, 8)), (3, (1, 2, 12)), (2, (3, 6))]
+        for epsilon in (1e-5,)
+    ]
+
+
 def _attention_options() -> list[Case]:
     """What attention may be told besides heads, in shapes where it makes a difference."""
     options: dict[str, dict[str, Any]] = {
@@ -405,6 +418,7 @@ CASES: list[Case] = [
     *_tied(),
     *_embed(),
     *_rotary(),
+    *_rms_normalize_heads(),
     *OPERATOR_CASES,
     *_normalize(),
     *_rms_normalize(),

@@ -66,6 +66,9 @@ class MultiHeadAttention(Layer):
     pattern: Pattern | None = argument(None, doc="a block-sparse pattern of who sees whom")
     softcap: float | None = argument(None, doc="what scores stay within", above=0.0)
     positions: ScorePositions | None = argument(None, doc="how scores know where tokens stand")
+    qk_norm: bool = argument(
+        False, doc="whether each head's queries and keys are RMS-normalized (ε = 1e-6)"
+    )
     dropout: float = argument(
         0.0, doc="the share of weights that is left out in training", at_least=0.0, below=1.0
     )
@@ -91,6 +94,9 @@ class MultiHeadAttention(Layer):
         value = builder.linear(
             memory, (self.value_dim or width) * key_heads, bias=self.bias, role="value"
         )
+        if self.qk_norm:
+            query = builder.rms_normalize(query, 1e-6, heads=self.num_heads, role="query_norm")
+            key = builder.rms_normalize(key, 1e-6, heads=key_heads, role="key_norm")
         if self.positions == "rotary":
             query = builder.rotary(query, self.num_heads, part="query.turned")
             key = builder.rotary(key, key_heads, part="key.turned")

@@ -1,4 +1,5 @@
-"""rms_normalize: y = x/√(mean(x²) + ε)·gain, over the last axis of each token.
+"""rms_normalize: y = x/√(mean(x²) + ε)·gain, over the last axis of each token, or over the columns
+of each of its `heads`, which share one gain.
 
 With r = 1/√(mean(x²) + ε), n = x·r and dn = dy·gain,
 
@@ -10,7 +11,7 @@ The mean is what mean(x²), which all of a token's numbers share, passes on.
 # B batch, E width
 #
 # x, y   [B, …, E]
-# gain   [E]
+# gain   [E/heads]
 
 from __future__ import annotations
 
@@ -24,18 +25,20 @@ def inverse(x: np.ndarray, epsilon: float) -> np.ndarray:
     return 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + epsilon)
 
 
-def forward(x: np.ndarray, gain: np.ndarray, epsilon: float) -> np.ndarray:
-    return x * inverse(x, epsilon) * gain
+def forward(x: np.ndarray, gain: np.ndarray, epsilon: float, heads: int = 1) -> np.ndarray:
+    each = x.reshape(*x.shape[:-1], heads, -1)
+    return (each * inverse(each, epsilon) * gain).reshape(x.shape)
 
 
 def backward(
-    dy: np.ndarray, x: np.ndarray, gain: np.ndarray, epsilon: float
+    dy: np.ndarray, x: np.ndarray, gain: np.ndarray, epsilon: float, heads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    r = inverse(x, epsilon)
-    n = x * r
-    tokens = tuple(range(x.ndim - 1))  # all axes but the last
-    dgain = (dy * n).sum(axis=tokens)
+    each, d = (a.reshape(*x.shape[:-1], heads, -1) for a in (x, dy))
+    r = inverse(each, epsilon)
+    n = each * r
+    tokens = tuple(range(n.ndim - 1))  # all axes but the last
+    dgain = (d * n).sum(axis=tokens)
 
-    dn = dy * gain
+    dn = d * gain
     dx = r * (dn - n * (dn * n).mean(axis=-1, keepdims=True))
-    return dx, dgain
+    return dx.reshape(x.shape), dgain

@@ -15,12 +15,15 @@ __all__ = ["backward", "forward", "lower"]
 STRIDED = True
 
 
-def lower(builder: Builder, x: Value, epsilon: float) -> Value:
-    """y = x/√(mean(x²) + ε)·gain, over the last axis."""
+def lower(builder: Builder, x: Value, epsilon: float, *, heads: int = 1, role: str = "") -> Value:
+    """y = x/√(mean(x²) + ε)·gain, over the last axis, or over the columns of each head."""
     builder.expect_width(x)
-    gain = builder.parameter("gain", (x.width,), Initial("constant", 1.0), decays=False)
-    names = {"gain": gain}
-    return builder.add_operation("rms_normalize", (x,), x.shape, parameters=names, epsilon=epsilon)
+    shape, name = (x.width // heads,), f"{role}.gain" if role else "gain"
+    names = {"gain": builder.parameter(name, shape, Initial("constant", 1.0), decays=False)}
+    given = {"epsilon": epsilon} | ({"heads": heads} if heads > 1 else {})
+    return builder.add_operation(
+        "rms_normalize", (x,), x.shape, part=role, parameters=names, **given
+    )
 
 
 def forward(compiler: Compiler, op: Operation) -> None:
@@ -39,4 +42,5 @@ def _shared(compiler: Compiler, op: Operation) -> dict[str, float]:
         "x": compiler.value(op.inputs[0]),
         "gain": compiler.block(op, "gain"),
         "offset": op.attributes["epsilon"],
+        "heads": op.attributes.get("heads", 1),
     }

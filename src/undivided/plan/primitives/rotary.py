@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["backward", "constants", "forward", "lower"]
 
+STRIDED = True
+
 
 def lower(builder: Builder, x: Value, heads: int, *, base: float = 10000.0, part: str) -> Value:
     """Pairs of numbers of each head turned by an angle that grows with the position."""
