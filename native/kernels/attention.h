@@ -60,6 +60,16 @@ UNDIVIDED_INLINE void scores_of(VectorOf<T> (&acc)[R][V], const Head<T>& h, int6
     uint64_t bits[R];
     for (int r = 0; r < R; ++r)
       bits[r] = allowed_bits(*h.rules, h.first_row + row + r, column / kTile);
+    if (!h.rules->bias && h.rules->softcap == 0) {  // they say who sees whom, and no more
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v)
+          acc[r][v] = lanes_of_bits(bits[r] >> (column % kTile + v * L), acc[r][v])
+                          ? acc[r][v] * h.scale
+                          : fill(T(-kInfinity));
+      return;
+    }
     store_tile<R, V>(acc, at, stride);
     apply_rules(*h.rules, h.scale, bits, R, h.first_row + row, column, V * L, at, stride);
     load_tile<R, V>(acc, at, stride);

@@ -108,10 +108,11 @@ UNDIVIDED_INLINE Rules<float> rules_of(const Work& work, const Instruction& op,
 }
 
 UNDIVIDED_INLINE bool all_finite(const float* rows, int64_t stride, int64_t count, int64_t width) {
-  float total = 0;
+  Vector total{};  // x·0 is 0 unless x is NaN or infinite
   for (int64_t r = 0; r < count; ++r)
-    for (int64_t c = 0; c < width; ++c) total += rows[r * stride + c] * 0.0f;
-  return total == 0;
+    for (int64_t c = 0; c < width; c += kLanes)
+      total += lanes_below(width - c) ? load(rows + r * stride + c) * 0.0f : Vector{};
+  return sum(total) == 0;
 }
 UNDIVIDED_INLINE bool keys_are_finite(const Head<float>& h) {
   return all_finite(h.k, h.k_stride, h.keys, h.width) &&
@@ -128,8 +129,9 @@ UNDIVIDED_INLINE float* packed_rows(const float* from, int64_t stride, int64_t c
   float* to = scratch;
   int64_t columns = padded(width);
   for (int64_t r = 0; r < count; ++r)
-    for (int64_t c = 0; c < columns; ++c)
-      to[r * columns + c] = c < width ? from[r * stride + c] : 0.0f;
+    for (int64_t c = 0; c < columns; c += kLanes)
+      store(to + r * columns + c,
+            lanes_below(width - c) ? load(from + r * stride + c) : Vector{});
   scratch += count * columns;
   return to;
 }
@@ -186,10 +188,12 @@ UNDIVIDED_INLINE void streamed_backward(const Head<float>& h, const HeadGradient
   to.lse = h.probabilities;
   float* delta = scratch;
   for (int64_t r = 0; r < h.queries; ++r) {
-    float total = 0;
-    for (int64_t c = 0; c < h.value_width; ++c)
-      total += g.dy[r * g.dy_stride + c] * y[r * y_stride + c];
-    delta[r] = total;
+    Vector total{};
+    for (int64_t c = 0; c < h.value_width; c += kLanes)
+      total += lanes_below(h.value_width - c)
+                   ? load(g.dy + r * g.dy_stride + c) * load(y + r * y_stride + c)
+                   : Vector{};
+    delta[r] = sum(total);
   }
   to.delta = delta;
   scratch += padded(h.queries);
