@@ -31,7 +31,17 @@ class TestProgram:
     @pytest.mark.parametrize("flag", ["--help", "-h"])
     def test_help(self, run: Run, flag: str) -> None:
         output = run(flag).stdout
-        commands = ["demo", "describe", "evaluate", "predict", "recipes", "train", "view", "debug"]
+        commands = [
+            "demo",
+            "describe",
+            "evaluate",
+            "generate",
+            "predict",
+            "recipes",
+            "train",
+            "view",
+            "debug",
+        ]
         for command in commands:
             assert f"\n  {command} " in output
             help_text = run(command, flag).stdout

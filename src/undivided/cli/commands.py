@@ -16,6 +16,7 @@ from undivided.cli.demo import demo
 from undivided.cli.describe import describe
 from undivided.cli.evaluate import evaluate
 from undivided.cli.export import export
+from undivided.cli.generate import generate
 from undivided.cli.layers import layers
 from undivided.cli.predict import predict
 from undivided.cli.recipes import recipes
@@ -81,7 +82,10 @@ def _print_anything() -> None:
 @click.group(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"]},
-    commands=[debug, demo, describe, evaluate, export, layers, predict, recipes, train, view],
+    commands=[
+        *(debug, demo, describe, evaluate, export, generate),
+        *(layers, predict, recipes, train, view),
+    ],
 )
 @click.version_option(__version__, "--version", message="undivided %(version)s")
 def main() -> None:
