@@ -36,7 +36,16 @@ from undivided.layers import (
 from undivided.network import Network
 from undivided.training.optimizers import SGD, Adam, AdamW, Optimizer
 
-__all__ = ["NETWORKS", "OPTIMIZERS", "STEPS", "digest", "engine_for", "samples_for", "trained"]
+__all__ = [
+    "NETWORKS",
+    "OF_IDS",
+    "OPTIMIZERS",
+    "STEPS",
+    "digest",
+    "engine_for",
+    "samples_for",
+    "trained",
+]
 
 STEPS, BATCH, SAMPLES = 20, 16, 40
 # Twenty steps of 16 in a ring of 40 samples; the last batch is short.
@@ -72,6 +81,13 @@ NETWORKS: dict[str, Network] = {
         input=(None, 7),
         layers=(Dense(12), SinusoidalPositions(), *BLOCK, GlobalAveragePooling1D(), Output(4)),
     ),
+    "table": Network(
+        input=(9,),
+        layers=(Dense(140, activation="relu"), Dense(130, activation="gelu"), Output(3)),
+    ),
+}
+
+OF_IDS: dict[str, Network] = {
     "ids": Network(
         input=(None,),
         layers=(
@@ -82,11 +98,8 @@ NETWORKS: dict[str, Network] = {
             GlobalAveragePooling1D(),
         ),
     ),
-    "table": Network(
-        input=(9,),
-        layers=(Dense(140, activation="relu"), Dense(130, activation="gelu"), Output(3)),
-    ),
 }
+"""Whose samples are ids, which are always some and have no gradient."""
 
 OPTIMIZERS: dict[str, Optimizer] = {
     "SGD": SGD(),
@@ -107,7 +120,7 @@ def samples_for(engine: Engine, count: int = SAMPLES, seed: int = 0) -> tuple[An
 def engine_for(
     name: str, optimizer: Optimizer | None = None, *, threads: int = 1, seed: int = 0
 ) -> NativeEngine:
-    network = NETWORKS[name]
+    network = {**NETWORKS, **OF_IDS}[name]
     if optimizer is not None:
         network = dataclasses.replace(network, optimizer=optimizer)
     plan = network.plan()

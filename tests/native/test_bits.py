@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import small_models
 from agreement import start_values
-from small_models import NETWORKS, OPTIMIZERS, STEPS, engine_for, samples_for, trained
+from small_models import NETWORKS, OF_IDS, OPTIMIZERS, STEPS, engine_for, samples_for, trained
 
 from undivided.engines.engine import Packed
 
@@ -39,7 +39,7 @@ def taken(x: Any, rows: Any) -> Any:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, *OF_IDS])
 def test_training_on_any_number_of_threads(name: str, optimizer: str) -> None:
     first, *others = (
         trained(engine_for(name, OPTIMIZERS[optimizer], threads=threads)) for threads in THREADS
@@ -49,7 +49,7 @@ def test_training_on_any_number_of_threads(name: str, optimizer: str) -> None:
         same_bits(other, first)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, *OF_IDS])
 def test_everything_else_on_any_number_of_threads(name: str) -> None:
     expected = None
     for threads in THREADS:
@@ -100,7 +100,7 @@ def test_what_came_in_between_does_not_matter() -> None:
         same_bits(trained(engine, (3, 10, 7)), whole)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*NETWORKS, *OF_IDS])
 def test_company_does_not_matter(name: str) -> None:
     """What a sample gives alone it gives in any batch, at any place in it, beside anyone."""
     engine = engine_for(name, threads=2)
