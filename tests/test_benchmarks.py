@@ -375,3 +375,14 @@ def test_what_cannot_be_measured_is_an_error(
     pytest.importorskip("pip")
     assert startup.main(["--size", "--wheel", str(tmp_path / "missing.whl")]) == 1
     assert "startup.py: " in capsys.readouterr().err
+
+
+def test_recipes_have_bars_and_meet_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """One that is trained in a moment; the others are left to the script."""
+    import recipes
+
+    assert {bar.recipe for bar in recipes.BARS} <= set(undivided.recipes())
+    assert recipes.main(["iris-attention", "--seeds", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("iris-attention   % of held-out rows")
+    assert "MISSED" not in "".join(lines)
