@@ -75,9 +75,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "slopes are powers of 2 and distances small: float32 holds them exactly",
     (
         "rms_normalize",
-        "a.reshape(*x.shape[:-1], heads, -1) → a.reshape(heads, *x.shape[:-1], -1)",
+        "a.reshape(*x.shape[:-1], heads, len(gain)) → a.reshape(heads, *x.shape[:-1], len(gain))",
     ): "reshaped alike and back, and the gain is one for all heads",
-    ("rms_normalize", "-1 → -2"): "reshape takes any negative number for the extent to be found",
     ("pool", "max(S, 1) → max(1, S)"): "the larger of two is the larger of two",
     ("cross_entropy", "target.astype(logits.dtype) → target"): "checked in float64",
     ("binary_cross_entropy", "target.astype(logits.dtype) → target"): "checked in float64",

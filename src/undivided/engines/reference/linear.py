@@ -28,12 +28,14 @@ def backward(
     bias: np.ndarray | None = None,
     turned: bool = False,
 ) -> tuple[np.ndarray, ...]:
-    dx = dy @ (weight if turned else weight.T)
+    matrix = weight.T if turned else weight  # [I, O]
+    dx = dy @ matrix.T
 
     # W and b take part once for each row of x: their gradients are sums over all rows.
-    x_rows = x.reshape(-1, x.shape[-1])  # [N, I]
-    dy_rows = dy.reshape(-1, dy.shape[-1])  # [N, O]
-    dweight = dy_rows.T @ x_rows if turned else x_rows.T @ dy_rows
+    x_rows = x.reshape(-1, matrix.shape[0])  # [N, I]
+    dy_rows = dy.reshape(-1, matrix.shape[1])  # [N, O]
+    dmatrix = x_rows.T @ dy_rows
+    dweight = dmatrix.T if turned else dmatrix
     if bias is None:
         return dx, dweight
     dbias = dy_rows.sum(axis=0)

@@ -33,7 +33,7 @@ def forward(x: np.ndarray, gain: np.ndarray, epsilon: float, heads: int = 1) -> 
 def backward(
     dy: np.ndarray, x: np.ndarray, gain: np.ndarray, epsilon: float, heads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    each, d = (a.reshape(*x.shape[:-1], heads, -1) for a in (x, dy))
+    each, d = (a.reshape(*x.shape[:-1], heads, len(gain)) for a in (x, dy))
     r = inverse(each, epsilon)
     n = each * r
     tokens = tuple(range(n.ndim - 1))  # all axes but the last
