@@ -167,7 +167,8 @@ def batch_for(
 
     def lengths_of(number: int) -> tuple[int, ...]:
         """Every input has lengths of its own."""
-        return lengths[number % len(lengths) :] + lengths[: number % len(lengths)]
+        first = number % max(len(lengths), 1)
+        return lengths[first:] + lengths[:first]
 
     def samples(number: int, entry: Input) -> Any:
         if not isinstance(entry.shape[0], Ragged):

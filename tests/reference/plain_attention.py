@@ -8,7 +8,13 @@ import numpy as np
 
 from undivided.training.generators import philox4x32
 
-__all__ = ["allowed_by_cell", "attention_by_row", "kept_by_cell", "torch_attention"]
+__all__ = [
+    "allowed_by_cell",
+    "attention_by_row",
+    "kept_by_cell",
+    "torch_attention",
+    "torch_layer",
+]
 
 
 def allowed_by_cell(shape: tuple[int, ...], **options: Any) -> np.ndarray:
@@ -117,5 +123,47 @@ def torch_attention(query: Any, key: Any, value: Any, **options: Any) -> Any:
     empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
     weights = scores.masked_fill(empty, 0.0).softmax(dim=-1)[..., :T].masked_fill(empty, 0.0)
     rate = options.get("dropout", 0.0)
-    kept = torch.tensor(kept_by_cell((B, H, S, T), rate, options.get("seed")))
+    kept = options.get("kept")
+    if kept is None:
+        kept = torch.tensor(kept_by_cell((B, H, S, T), rate, options.get("seed")))
     return (weights * kept / (1 - rate)) @ value
+
+
+def torch_layer(
+    query: Any, key: Any, value: Any, table: Any = None, *, heads: int, **options: Any
+) -> Any:
+    """As a plan has it: heads side by side, scores that know the distance by rule or table."""
+    import torch
+
+    key_heads = options.pop("key_heads", None) or heads
+    q, k, v = (
+        x.unflatten(-1, (number, -1)).transpose(1, 2)
+        for x, number in ((query, heads), (key, key_heads), (value, key_heads))
+    )
+    S, T = q.shape[2], k.shape[2]
+    i, j = torch.arange(S)[:, None], torch.arange(T)[None, :]
+    if options.pop("alibi", False):  # heads are a power of two here
+        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, dtype=q.dtype) / heads)
+        options["bias"] = -slopes[:, None, None] * (i - j).abs()
+    if table is not None:
+        far, causal = options.pop("max_distance"), bool(options.get("causal"))
+        buckets = [[_bucket(t - s, len(table), far, causal) for t in range(T)] for s in range(S)]
+        options["bias"] = table[torch.tensor(buckets)].permute(2, 0, 1)
+    if (pattern := options.pop("pattern", None)) is not None:
+        options["mask"] = pattern.sized(S, T).allows(i.numpy(), j.numpy())
+    if options.get("kept") is None:
+        options.pop("dropout", None)
+    return torch_attention(q, k, v, **options).transpose(1, 2).flatten(2)
+
+
+def _bucket(ahead: int, count: int, far: int, causal: bool) -> int:
+    """T5's bucket of a key so far ahead of its query: near ones singly, far ones by logarithm."""
+    first, distance = 0, max(-ahead, 0)
+    if not causal:
+        count //= 2
+        first, distance = (count if ahead > 0 else 0), abs(ahead)
+    singly = count // 2
+    if distance < singly:
+        return first + distance
+    share = np.log(distance / singly) / np.log(far / singly)
+    return first + min(count - 1, singly + int(share * (count - singly)))

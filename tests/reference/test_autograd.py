@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from attention_cases import OperatorCase
 from conformance import CASES
-from plain_attention import torch_attention
+from plain_attention import torch_attention, torch_layer
 from small_networks import NETWORKS, engine_for, samples
 
 TOLERANCE = 1e-10
@@ -24,12 +24,12 @@ def torch_functions():
         tiles = x.unfold(1, size[0], size[0]).unfold(2, size[1], size[1])  # [B, R, C, K, h, w]
         return tiles.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)
 
-    def linear(x, weight, bias=None):
-        return F.linear(x, weight.T, bias)
+    def linear(x, weight, bias=None, *, turned=False):
+        return F.linear(x, weight if turned else weight.T, bias)
 
     def position(x, table=None):
         if table is not None:
-            return x + table
+            return x + table[: x.shape[1]]
         _, S, E = x.shape
         rows = []
         for t in range(S):
@@ -37,9 +37,20 @@ def torch_functions():
             rows.append([np.cos(a) if d % 2 else np.sin(a) for d, a in enumerate(angles)])
         return x + torch.tensor(rows, dtype=x.dtype)
 
-    def attention(query, key, value, *, heads, scale):
+    def attention(query, key, value, table=None, *, heads, scale, **options):
+        if table is not None or options:
+            return torch_layer(query, key, value, table, heads=heads, scale=scale, **options)
         split = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))
         return F.scaled_dot_product_attention(*split, scale=scale).transpose(1, 2).flatten(2)
+
+    def rotary(x, *, heads, base):
+        B, S, E = x.shape
+        D = E // heads
+        x = x.view(B, S, heads, D)
+        pairs = torch.view_as_complex(x[..., : D // 2 * 2].unflatten(-1, (-1, 2)).contiguous())
+        angles = torch.arange(S)[:, None] * base ** (-torch.arange(0, D - 1, 2).double() / D)
+        turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)[:, None])
+        return torch.cat([turned.flatten(-2), x[..., D // 2 * 2 :]], dim=-1).view(B, S, E)
 
     def normalize(x, gain, shift, *, epsilon):
         return F.layer_norm(x, x.shape[-1:], gain, shift, epsilon)
@@ -71,8 +82,9 @@ def torch_functions():
         x = F.pad(x.permute(0, 3, 1, 2), (left, right, above, below), value=-torch.inf)
         return F.max_pool2d(x, size, strides).permute(0, 2, 3, 1)
 
-    def rms_normalize(x, gain, *, epsilon):
-        return F.rms_norm(x, x.shape[-1:], gain, epsilon)
+    def rms_normalize(x, gain, *, epsilon, heads=1):
+        each = x.unflatten(-1, (heads, -1))
+        return F.rms_norm(each, gain.shape, gain, epsilon).flatten(-2)
 
     def pool(x):
         return x.mean(dim=1) if x.shape[1] else x.sum(dim=1)  # PyTorch's mean of nothing is NaN
@@ -111,6 +123,8 @@ def torch_functions():
         "unfold": unfold,
         "linear": linear,
         "position": position,
+        "embed": lambda ids, table: F.embedding(ids, table),
+        "rotary": rotary,
         "attention": attention,
         "normalize": normalize,
         "rms_normalize": rms_normalize,
