@@ -73,8 +73,15 @@ def _checked_list(x: Sequence[Any], entry: Input, dtype: np.dtype, where: str) -
     if any(array.dtype != np.uint8 for array in arrays) and entry.vocabulary is None:
         # One type for all.
         arrays = [array.astype(dtype) if array.dtype == np.uint8 else array for array in arrays]
-    arrays = [_converted(array, entry, dtype, f"{where}[{i}]") for i, array in enumerate(arrays)]
-    return Packed(arrays) if arrays else []
+    if not arrays:
+        return []
+    try:  # all at once, which is several times as fast as one after the other
+        together = _converted(np.concatenate(arrays), entry, dtype, where)
+    except DataError:
+        for i, array in enumerate(arrays):  # the same again, to say in which it is
+            _converted(array, entry, dtype, f"{where}[{i}]")
+        raise
+    return Packed.of_rows(together, np.array([len(array) for array in arrays]))
 
 
 def _at_most(entry: Input) -> str:
