@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from undivided.plan.plan import Plan
+from undivided.plan.plan import Plan, Ragged
 from undivided.plan.schedule.compile import Purpose, compile_program, group_size
 from undivided.plan.schedule.graph import Graph, graph_of
 from undivided.plan.schedule.program import Program
@@ -41,9 +41,11 @@ class Schedule:
         """How many samples of a batch make a slice: the plan and the batch alone decide.
 
         A slice has gradients of its own, added up in a fixed order, so that any number of
-        threads gives the same bits. More slices balance better; they cost a copy each.
+        threads gives the same bits. More slices balance better, which samples of different
+        lengths need; they cost a copy each.
         """
-        slices = 8 if self.storage.floats <= FEW_PARAMETERS else 4
+        ragged = any(isinstance(n, Ragged) for entry in self.plan.inputs for n in entry.shape)
+        slices = 8 if ragged or self.storage.floats <= FEW_PARAMETERS else 4
         group = group_size(self.graph)
         return max(1, -(-batch // (slices * group))) * group
 
