@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from undivided.description import Description, arguments_of
+from undivided.layers.base import Repeat
 from undivided.network import Network
 from undivided.plan.costs import NOTHING, memory_of, operation_costs, scheduled_costs
 from undivided.plan.plan import Plan, Ragged, show_shape, size_of
@@ -29,6 +30,8 @@ def describe_json(network: Network, length: int = LENGTH) -> dict[str, Any]:
     described = sum(costs.values(), NOTHING)
     layers = []
     for name, kind in plan.layers:
+        if kind == Repeat.keyword:  # what it repeats is listed itself
+            continue
         own = [op for op in plan.operations if op.layer == name]
         cost = sum((costs[op.output] for op in own), NOTHING)
         parameters = [p for p in plan.parameters.values() if p.layer == name]
