@@ -71,7 +71,10 @@ class TestProgram:
 
 class TestRecipes:
     def test_they_are_listed(self, run: Run) -> None:
-        lines = run("recipes").stdout.splitlines()
+        page, _, of_the_guide = run("recipes").stdout.partition("\n\n")
+        names = of_the_guide.splitlines()[1:]
+        assert len(names) == 10 and "  guide/NLPAttention" in names
+        lines = page.splitlines()
         names = [line.split()[0] for line in lines]
         assert names == list(undivided.recipes())
         assert {"digits-attention", "mnist-attention", "mnist-attention-64"} <= set(names)

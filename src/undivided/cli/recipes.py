@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from undivided.errors import ArgumentError
-from undivided.recipes import recipe_path
+from undivided.recipes import guide, recipe_path
 from undivided.recipes import recipes as shipped
 
 __all__ = ["recipes"]
@@ -23,6 +23,9 @@ def recipes(name: str | None) -> None:
         width = max(map(len, known))
         for each, summary in known.items():
             click.echo(f"{each:<{width}}  {summary}")
+        click.echo("\nThose of the attention guide, unchanged:")
+        for each in guide():
+            click.echo(f"  {each}")
         return
     try:
         path = recipe_path(name)

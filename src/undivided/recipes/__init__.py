@@ -10,7 +10,7 @@ from undivided.errors import ArgumentError, suggest
 if TYPE_CHECKING:
     from undivided.network import Network
 
-__all__ = ["recipe", "recipe_path", "recipes"]
+__all__ = ["guide", "recipe", "recipe_path", "recipes"]
 
 _FOLDER = Path(__file__).parent
 
@@ -33,16 +33,17 @@ def recipe(name: str) -> Network:
 def recipe_path(name: str) -> Path:
     """The `.neural` file of a recipe: something to copy and to change."""
     known = _names()
-    if name not in known and name not in _guide():
+    if name not in known and name not in guide():
         raise ArgumentError(
-            f"There is no recipe named {name!r}.{suggest(str(name), known)} "
+            f"There is no recipe named {name!r}.{suggest(str(name), [*known, *guide()])} "
             f"The recipes are {', '.join(known)}.",
             argument="name",
         )
     return _FOLDER / f"{name}.neural"
 
 
-def _guide() -> list[str]:
+def guide() -> list[str]:
+    """The names of the attention guide's networks, unchanged, which ship as recipes too."""
     return [f"guide/{path.stem}" for path in sorted((_FOLDER / "guide").glob("*.neural"))]
 
 
