@@ -38,6 +38,14 @@ from undivided.training.losses import CategoricalCrossentropy
 __all__ = ["EQUIVALENT", "Mutant", "is_noticed", "mutants", "parsed"]
 
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("windows", "-1 → -2"): "reshape takes any negative number for the extent to be found",
+    (
+        "windows",
+        "np.pad(picture, ((0, 0), *pads, (0, 0)), constant_values=value) → "
+        "np.pad(picture, ((0, 0), *pads, (0, 0)))",
+    ): "windows themselves are padded with zeros; max_pool asks for another value",
+    ("max_pool", "np.zeros_like(x) → x"): "where there is no token there is nothing to be zero",
+    ("max_pool", "-1 → -2"): "reshape takes any negative number for the extent to be found",
     (
         "unfold",
         "dy.reshape(B, R, C, h, w, K) → dy.reshape(R, B, C, h, w, K)",

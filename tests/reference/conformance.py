@@ -27,6 +27,8 @@ def check_relu_at_its_kink(module: ModuleType = activation) -> None:
     x = np.array([[-1.0, -0.0, 0.0, 1.0]])
     np.testing.assert_array_equal(module.forward(x, "relu"), [[0, 0, 0, 1]])
     np.testing.assert_array_equal(module.backward(np.ones_like(x), x, "relu"), [[0, 0, 0, 1]])
+    leak = [[0.01, 0.01, 0.01, 1]]
+    np.testing.assert_array_equal(module.backward(np.ones_like(x), x, "leaky_relu"), leak)
 
 
 def labels(count: int, classes: int) -> np.ndarray:
@@ -267,6 +269,7 @@ WINDOWS = [
     ("overlapping", (3, 2), (1, 1), ((0, 0), (0, 0)), [(2, 4, 3, 2), (1, 3, 5)]),
     ("with gaps", (1, 2), (2, 3), ((0, 0), (0, 0)), [(2, 4, 6, 2)]),
     ("padded", (3, 3), (2, 1), ((0, 1), (1, 1)), [(2, 4, 3, 2), (1, 2, 2)]),
+    ("padded above too", (3, 3), (1, 1), ((1, 1), (1, 1)), [(2, 3, 4, 2), (3, 2, 2)]),
 ]
 
 
