@@ -30,7 +30,7 @@ from conformance import CASES, MODULES, check_relu_at_its_kink
 from small_networks import NETWORKS, engine_for, samples
 
 from undivided.engines.reference import engine
-from undivided.layers import Dense
+from undivided.layers import Dense, Dropout, Flatten, MultiHeadAttention
 from undivided.network import Network
 from undivided.targets import checked_targets
 from undivided.training.losses import CategoricalCrossentropy
@@ -337,6 +337,25 @@ def _check_engine(name: str, broken: ModuleType) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-9)
 
     _check_weighted_losses(broken)
+    _check_a_step_of_training(broken)
+
+
+def _check_a_step_of_training(broken: ModuleType) -> None:
+    """Where coins fall, and where somebody looks on."""
+    layers = (MultiHeadAttention(num_heads=2, dropout=0.4), Dropout(0.5), Flatten(), Dense(3))
+    network = Network(input=(3, 4), layers=layers)
+    whole = engine_for(network)
+    walk = broken.ReferenceEngine(whole.plan, np.float64)
+    walk.parameters = whole.parameters
+    x, y = samples(network, count=3), np.array([0, 1, 1])
+    loss, gradients = walk.loss_and_gradients(x, y, step=2)
+    expected_loss, expected_gradients = whole.loss_and_gradients(x, y, step=2)
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-9)
+    _same(gradients, expected_gradients)
+    seen, expected = (each.look_inside(x[:1], y[:1]).attention for each in (walk, whole))
+    assert list(seen) == list(expected)
+    for name in expected:
+        np.testing.assert_allclose(seen[name].back.dq, expected[name].back.dq, rtol=1e-9)
 
 
 def _check_weighted_losses(broken: ModuleType) -> None:
