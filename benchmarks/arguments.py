@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["at_least_one", "some_of"]
+__all__ = ["at_least_one", "parser_of", "say", "some_of"]
+
+
+def parser_of(program: str, documentation: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is the documentation of the script."""
+    summary, _, rest = (documentation or "").partition("\n\n")
+    return argparse.ArgumentParser(
+        prog=program,
+        description=summary,
+        epilog=rest,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def say(line: str) -> None:
+    """How far it is, where it does not mix with the result."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def some_of(known: Sequence[str] | dict[str, Any]) -> Any:

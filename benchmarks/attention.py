@@ -40,7 +40,7 @@ from typing import Any
 
 import attention_report
 import numpy as np
-from arguments import at_least_one, some_of
+from arguments import at_least_one, parser_of, say, some_of
 from comparison import Peak
 from peers.apart import Process
 from peers.attention import SYSTEMS, VARIANTS, Case, make, operations
@@ -81,13 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    summary, _, rest = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        prog="attention.py",
-        description=summary,
-        epilog=rest,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("attention.py", __doc__)
     parser.add_argument("--shapes", type=some_of(SHAPES), metavar="A,B")
     parser.add_argument("--variants", type=some_of(VARIANTS), metavar="A,B")
     parser.add_argument("--passes", type=some_of(PASSES), metavar="A,B")
@@ -133,7 +127,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 for which in options.passes:
                     case = Case(SHAPES[shape], variant, PASSES[which], options.threads)
                     rows.append(_compare(case, open_systems, options, peak))
-                    _say(attention_report.row_text(rows[-1]))
+                    say(attention_report.row_text(rows[-1]))
     result["peak"] = attention_report.peak_json(peak)
     for row in rows:
         if mine := row["systems"].get("undivided"):
@@ -220,11 +214,6 @@ def _own(options: argparse.Namespace) -> dict[str, Any]:
 
 def _library(threads: int) -> Any:
     return make("undivided-numpy", threads).library
-
-
-def _say(line: str) -> None:
-    """How far it is, where it does not mix with the result."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def _seconds(given: str) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from comparison import Settings
 from peers.attention import SYSTEMS, Case
-from report import QUIET, peak_json
+from report import QUIET, machine_text, peak_json
 from report import machine_json as machine_of
 
 __all__ = [
@@ -111,7 +111,7 @@ def short_json(case: Case, call: float, arithmetic: float) -> dict[str, Any]:
 
 def text(result: Mapping[str, Any]) -> str:
     """All that was measured, as a page."""
-    parts = [_machine_text(result)]
+    parts = [machine_text(result, "turns")]
     if rows := result.get("rows"):
         parts.append("\n".join([_head(rows), *(row_text(row, _columns(rows)) for row in rows)]))
         others = median(each["others_share"] for row in rows for each in row["systems"].values())
@@ -123,24 +123,6 @@ def text(result: Mapping[str, Any]) -> str:
     if own := result.get("own"):
         parts.append(_own_text(own))
     return "\n\n".join(part for part in parts if part)
-
-
-def _machine_text(result: Mapping[str, Any]) -> str:
-    machine = result["machine"]
-    lines = [
-        f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "
-        f"undivided with {machine['instruction_set']}",
-        ", ".join(f"{name} {number}" for name, number in machine["versions"].items()),
-    ]
-    if peak := result.get("peak"):
-        lines.append(
-            f"Multiply-add peak: {2e-9 * peak['multiply_adds_per_second']:.0f} GFLOP/s "
-            f"({peak['instruction_set']}, {peak['threads']} threads, best of {peak['windows']} "
-            "windows of 50 ms between the turns)"
-        )
-    if result["skipped"]:
-        lines.append(f"Not installed, so left out: {', '.join(result['skipped'])}.")
-    return "\n".join(lines)
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:

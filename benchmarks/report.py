@@ -161,7 +161,8 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def machine_text(result: Mapping[str, Any]) -> str:
+def machine_text(result: Mapping[str, Any], between: str = "epochs") -> str:
+    """On what, with what, and the peak that was measured between the `between`."""
     machine = result["machine"]
     lines = [
         f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads, "
@@ -172,9 +173,9 @@ def machine_text(result: Mapping[str, Any]) -> str:
         lines.append(
             f"Multiply-add peak: {2e-9 * peak['multiply_adds_per_second']:.0f} GFLOP/s "
             f"({peak['instruction_set']}, {peak['threads']} threads, best of {peak['windows']} "
-            "windows of 50 ms between the epochs)"
+            f"windows of 50 ms between the {between})"
         )
-    if result["fraction"] < 1:
+    if result.get("fraction", 1) < 1:
         lines.append(
             f"Only {100 * result['fraction']:g} % of each epoch was run; seconds are scaled up to "
             "a whole one."

@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import report
-from arguments import at_least_one, some_of
+from arguments import at_least_one, parser_of, say, some_of
 from comparison import MODELS, Peak, Settings, compare
 from conditions import beside_a_busy_core, spread_over_seeds, training_memory
 from peers import SYSTEMS
@@ -64,13 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    summary, _, rest = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        prog="train_mnist.py",
-        description=summary,
-        epilog=rest,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("train_mnist.py", __doc__)
     parser.add_argument("--models", type=some_of(MODELS), default=list(MODELS), metavar="A,B")
     parser.add_argument("--systems", type=some_of(SYSTEMS), default=list(SYSTEMS), metavar="A,B")
     parser.add_argument("--rounds", type=at_least_one, default=5, metavar="N")
@@ -97,7 +91,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         result["skipped"] = [name for name in options.systems if name not in systems]
         peak = Peak(options.threads)
         peak.watch()
-        done = {name: compare(MODELS[name], settings, peak, _say) for name in options.models}
+        done = {name: compare(MODELS[name], settings, peak, say) for name in options.models}
         result["peak"] = report.peak_json(peak)
         result["comparisons"] = {
             name: report.comparison_json(each, peak) for name, each in done.items()
@@ -105,20 +99,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if options.busy:
         result["busy"] = {
             name: report.busy_json(
-                MODELS[name].title, beside_a_busy_core(MODELS[name], settings, _say)
+                MODELS[name].title, beside_a_busy_core(MODELS[name], settings, say)
             )
             for name in options.models
         }
     if options.memory:
         result["memory"] = report.memory_json(training_memory())
     if options.spread:
-        result["spread"] = report.spread_json(spread_over_seeds(options.spread, settings, _say))
+        result["spread"] = report.spread_json(spread_over_seeds(options.spread, settings, say))
     return result
-
-
-def _say(line: str) -> None:
-    """How far it is, where it does not mix with the result."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def _fraction(given: str) -> float:

@@ -33,7 +33,7 @@ from statistics import median
 from typing import Any
 
 import report
-from arguments import at_least_one, some_of
+from arguments import at_least_one, parser_of, say, some_of
 from comparison import Orders, Peak, Settings
 from peers import ENCODERS, Apart
 from peers.encoder import Encoder, network_of
@@ -90,13 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    summary, _, rest = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        prog="train_networks.py",
-        description=summary,
-        epilog=rest,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("train_networks.py", __doc__)
     parser.add_argument("--cases", type=some_of(CASES), default=list(CASES), metavar="A,B")
     parser.add_argument("--systems", type=some_of(ENCODERS), default=list(ENCODERS), metavar="A,B")
     parser.add_argument("--rounds", type=at_least_one, default=5, metavar="N")
@@ -150,7 +144,7 @@ def compared(
         parts = [running.enter_context(Apart(name, ENCODERS)) for name in systems]
         for part in parts:
             part.prepare(task, orders.parameters)
-            _say(f"{task.title}: {part.name} ready in {part.ready_seconds:.1f} s")
+            say(f"{task.title}: {part.name} ready in {part.ready_seconds:.1f} s")
         apart = _check(task, parts, orders)
         for number in range(options.rounds):
             order = orders.next(task.samples)
@@ -252,10 +246,6 @@ def _map_text(cases: dict[str, Any]) -> str:
             )
             lines.append(f"{f'B={B}':8}" + "".join(f"{ratio:10.2f}" for ratio in row))
     return "\n".join(lines)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
