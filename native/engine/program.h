@@ -186,6 +186,7 @@ struct Samples {
 struct Targets {
   const int32_t* classes;
   const float* values;
+  int64_t value_count;
   const int64_t* start;
   int64_t rows;
   const float* weights;

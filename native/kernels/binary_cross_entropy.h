@@ -11,13 +11,12 @@ namespace undivided::UNDIVIDED_SET {
 UNDIVIDED_INLINE void binary_cross_entropy(const Work& work, const Instruction& op) {
   float smoothing = (float)op.scale;
   over_rows(work, op, [&](const LossRow& row) {
-    const float* target = work.targets->values + row.target * row.width;
     float share = row.share / (float)row.width;
     double loss = 0;
     for (int64_t i = 0; i < padded(row.width); i += kLanes) {
       Whole own = lanes_below(row.width - i);
       Vector x = load(row.x + i);
-      Vector t = values_at(target, i, row.width) * (1.0f - smoothing) + smoothing * 0.5f;
+      Vector t = values_at(*work.targets, row, i) * (1.0f - smoothing) + smoothing * 0.5f;
       Vector e = exponential(x < 0.0f ? x : -x);
       for (int64_t k = 0; k < kLanes && i + k < row.width; ++k)
         loss += (double)((x[k] > 0.0f ? x[k] : 0.0f) - x[k] * t[k]) +

@@ -52,14 +52,14 @@ UNDIVIDED_INLINE double against_class(const LossRow& row, int64_t target, float 
   return loss;
 }
 
-UNDIVIDED_INLINE double against_distribution(const LossRow& row, const float* target,
+UNDIVIDED_INLINE double against_distribution(const LossRow& row, const Targets& targets,
                                              float smoothing) {
   float highest, whole = exponentials(row, &highest);
   float log_sum = __builtin_logf(whole), each = smoothing / (float)row.width;
   Vector losses{}, given{};
   for (int64_t i = 0; i < padded(row.width); i += kLanes) {
     Whole own = lanes_below(row.width - i);
-    Vector t = values_at(target, i, row.width) * (1.0f - smoothing) + each;
+    Vector t = values_at(targets, row, i) * (1.0f - smoothing) + each;
     t = own ? t : Vector{};
     Vector behind = own ? log_sum + (highest - load(row.x + i)) : Vector{};
     losses += t * behind;
@@ -68,7 +68,7 @@ UNDIVIDED_INLINE double against_distribution(const LossRow& row, const float* ta
   if (!row.dx) return (double)sum(losses);
   float share = row.share * sum(given) / whole;
   for (int64_t i = 0; i < padded(row.width); i += kLanes) {
-    Vector t = values_at(target, i, row.width) * (1.0f - smoothing) + each;
+    Vector t = values_at(targets, row, i) * (1.0f - smoothing) + each;
     Vector d = load(row.dx + i) * share - t * row.share;
     store(row.dx + i, lanes_below(row.width - i) ? d : Vector{});
   }
@@ -80,7 +80,7 @@ UNDIVIDED_INLINE void cross_entropy(const Work& work, const Instruction& op) {
   float smoothing = (float)op.scale;
   over_rows(work, op, [&](const LossRow& row) {
     if (targets.classes) return against_class(row, targets.classes[row.target], smoothing);
-    return against_distribution(row, targets.values + row.target * row.width, smoothing);
+    return against_distribution(row, targets, smoothing);
   });
 }
 

@@ -11,12 +11,12 @@ namespace undivided::UNDIVIDED_SET {
 
 UNDIVIDED_INLINE void deviation(const Work& work, const Instruction& op) {
   float delta = (float)op.scale;
+  double each = 1.0 / (double)buffer_of(work, op.x).width;
   over_rows(work, op, [&](const LossRow& row) {
-    const float* target = work.targets->values + row.target * row.width;
     float share = row.share / (float)row.width;
     Vector total{};
     for (int64_t i = 0; i < padded(row.width); i += kLanes) {
-      Vector e = load(row.x + i) - values_at(target, i, row.width);
+      Vector e = load(row.x + i) - values_at(*work.targets, row, i);
       e = lanes_below(row.width - i) ? e : Vector{};
       Vector size = e < 0.0f ? -e : e, f, slope;
       if (op.function == Function::squared) {
@@ -34,7 +34,7 @@ UNDIVIDED_INLINE void deviation(const Work& work, const Instruction& op) {
       total += f;
       if (row.dx) store(row.dx + i, slope * share);
     }
-    return (double)sum(total) / (double)row.width;
+    return (double)sum(total) * each;
   });
 }
 

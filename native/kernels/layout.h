@@ -36,6 +36,25 @@ UNDIVIDED_INLINE void convert(const Input& input, int64_t first, int64_t count, 
   }
 }
 
+// Rows of a sample as they come, each behind the other `stride` apart and padded with zeros. A
+// vector may reach into the rows behind, but not beyond the sample.
+UNDIVIDED_INLINE void convert_rows(const Input& input, int64_t first, int64_t rows, int64_t width,
+                                   float scale, float offset, float* to, int64_t stride) {
+  const float* from = (const float*)input.x + first;
+  const float* end = input.element == Element::kFloat ? from + rows * width : from;
+  for (int64_t r = 0; r < rows; ++r, first += width, from += width, to += stride) {
+    if (from + padded(width) <= end) {
+      for (int64_t c = 0; c < padded(width); c += kLanes) {
+        Vector v = load(from + c) * scale + offset;
+        store(to + c, lanes_below(width - c) ? v : Vector{});
+      }
+    } else {
+      convert(input, first, width, scale, offset, to);
+      for (int64_t c = width; c < stride; ++c) to[c] = 0.0f;
+    }
+  }
+}
+
 UNDIVIDED_INLINE void cut_patch(const float* from, const Geometry& g, float* row,
                                 const Buffer& y) {
   int64_t run = g.run();
@@ -69,10 +88,7 @@ UNDIVIDED_INLINE void load_forward(const Work& work, const Instruction& op) {
         convert(input, first, rows * y.width, scale, offset, to);
         continue;
       }
-      for (int64_t r = 0; r < rows; ++r) {
-        convert(input, first + r * y.width, y.width, scale, offset, to + r * y.stride);
-        for (int64_t c = y.width; c < y.stride; ++c) to[r * y.stride + c] = 0.0f;
-      }
+      convert_rows(input, first, rows, y.width, scale, offset, to, y.stride);
       continue;
     }
     Geometry g = geometry_of(op);

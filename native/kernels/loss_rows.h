@@ -41,11 +41,16 @@ UNDIVIDED_INLINE void over_rows(const Work& work, const Instruction& op, Each ea
   *work.loss = loss;
 }
 
-// A vector of a row of targets, which the caller keeps without padding.
-UNDIVIDED_INLINE Vector values_at(const float* target, int64_t at, int64_t width) {
-  if (at + kLanes <= width) return load(target + at);
+// A vector of a row's targets, 0 beyond the row. The caller keeps rows without padding: whole
+// vectors are read where the rows behind have room for them.
+UNDIVIDED_INLINE Vector values_at(const Targets& targets, const LossRow& row, int64_t at) {
+  int64_t first = row.target * row.width + at, own = row.width - at;
+  if (first + kLanes <= targets.value_count) {
+    Vector v = load(targets.values + first);
+    return lanes_below(own) ? v : Vector{};
+  }
   Vector v{};
-  for (int64_t i = 0; i < kLanes && at + i < width; ++i) v[i] = target[at + i];
+  for (int64_t i = 0; i < kLanes && i < own; ++i) v[i] = targets.values[first + i];
   return v;
 }
 
