@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <numeric>
 #include <stdexcept>
 
 #include "pool.h"
@@ -17,12 +18,6 @@ namespace {
 constexpr int64_t kUnitFloats = 2048;
 
 bool always() { return true; }
-
-int64_t slices_of(int64_t samples, int64_t slice) {
-  int64_t slices = (samples + slice - 1) / slice;
-  if (slices > kMostSlices) throw std::invalid_argument("a batch of too many slices");
-  return slices;
-}
 
 // 1 / what the samples order[first] … count together; 0 where nothing does.
 float inverse_weight(const Targets& targets, const uint32_t* order, int64_t first, int64_t last) {
@@ -106,7 +101,6 @@ void Session::prepare(const float* parameters, int threads, int64_t gradient_buf
   if ((int)workers_.size() < threads) workers_.resize(threads);
   for (Worker& worker : workers_) {
     worker.arena.at_least(program_.arena_floats);
-    worker.members.resize(program_.group);
     worker.row_start.resize(axes_.size() * (program_.group + 1));
   }
   if ((int64_t)slice_gradients_.size() < gradient_buffers)
@@ -140,7 +134,7 @@ void Session::run_group(Worker& worker, Work& work, int64_t count) {
       int64_t rows = axes_[axis].rows;
       if (rows < 0) {
         const Input& input = work.samples->inputs[axes_[axis].input];
-        const int64_t* first = input.first_row + worker.members[s];
+        const int64_t* first = input.first_row + work.members[s];
         rows = first[1] - first[0];
       }
       start[s + 1] = start[s] + rows;
@@ -156,7 +150,6 @@ Work work_of(const Work& shared, const Program& program, Workers& worker, const 
   Work work = shared;
   work.program = &program;
   work.arena = worker.arena.at_least(program.arena_floats);
-  work.members = worker.members.data();
   work.row_start = worker.row_start.data();
   work.derived = derived;
   return work;
@@ -165,16 +158,16 @@ Work work_of(const Work& shared, const Program& program, Workers& worker, const 
 }  // namespace
 
 template <class Wanted>
-double Session::run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t batch_start,
-                          int64_t first, int64_t last, float* gradients, Wanted wanted) {
+double Session::run_slice(Worker& worker, Work& work, const Slice& slice, float* gradients,
+                          Wanted wanted) {
   double loss = 0;
   work.loss = &loss;
   work.gradients = gradients;
   if (gradients) std::memset(gradients, 0, gradient_floats_ * 4);
-  for (int64_t at = first; at < last && wanted(); at += program_.group) {
-    int64_t count = std::min(program_.group, last - at);
-    for (int64_t s = 0; s < count; ++s) worker.members[s] = order ? order[at + s] : at + s;
-    work.place = at - batch_start;
+  for (int64_t at = 0; at < slice.count && wanted(); at += program_.group) {
+    work.members = slice.members + at;
+    work.place = slice.places[at];
+    int64_t count = std::min(program_.group, slice.count - at);
     run_group(worker, work, count);
   }
   return loss;
@@ -186,20 +179,24 @@ void Session::run(const Work& shared, int64_t count, int threads) {
   int64_t pieces = (count + piece - 1) / piece;
   threads = (int)std::clamp<int64_t>(pieces, 1, threads);
   prepare(shared.parameters, threads, 0);
+  std::vector<int64_t> members(count);
+  std::iota(members.begin(), members.end(), 0);
   std::atomic<int64_t> ticket{0};
   run_on_workers(threads, [&](int index) {
     Worker& worker = workers_[index];
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
-    for (int64_t p; (p = ticket.fetch_add(1)) < pieces;)
-      run_slice(worker, work, nullptr, 0, p * piece, std::min(count, (p + 1) * piece), nullptr,
-                always);
+    for (int64_t p; (p = ticket.fetch_add(1)) < pieces;) {
+      const int64_t* first = &members[p * piece];
+      run_slice(worker, work, {first, first, std::min(piece, count - p * piece)}, nullptr, always);
+    }
   });
 }
 
 double Session::gradients(const Work& shared, int64_t count, int64_t slice, float* total,
                           int threads) {
   std::lock_guard<std::mutex> lock(one_at_a_time_);
-  int64_t slices = slices_of(count, slice);
+  Slices batch(*shared.samples, nullptr, count, count, slice);
+  int64_t slices = count ? batch.in_step(0) : 0;
   threads = (int)std::clamp<int64_t>(slices, 1, threads);
   prepare(shared.parameters, threads, slices);
   float inverse = shared.targets ? inverse_weight(*shared.targets, nullptr, 0, count) : 1.0f;
@@ -212,8 +209,8 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
     work.inverse_batch = inverse;
     for (int64_t s; (s = ticket.fetch_add(1)) < slices;)
-      losses[s] = run_slice(worker, work, nullptr, 0, s * slice, std::min(count, (s + 1) * slice),
-                            slice_gradients_[s].at_least(0), always);
+      losses[s] =
+          run_slice(worker, work, batch.of(0, s), slice_gradients_[s].at_least(0), always);
   });
   for (const Block& block : blocks_)
     if (block.trained && block.gradient >= 0)
@@ -231,13 +228,14 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
 class Session::Batches final : public Steps::Job {
  public:
   Batches(Session& session, const Work& shared, const uint32_t* order, int64_t order_count,
-          int64_t batch, int64_t slice, const std::vector<Update>& updates, float* parameters)
+          int64_t batch, const Slices& slices, const std::vector<Update>& updates,
+          float* parameters)
       : session_(session),
         shared_(shared),
         order_(order),
         order_count_(order_count),
         batch_(batch),
-        slice_(slice),
+        slices_(slices),
         updates_(updates),
         parameters_(parameters) {
     done.losses.reserve(updates.size());
@@ -245,9 +243,7 @@ class Session::Batches final : public Steps::Job {
 
   StepsDone done{{}, false};
 
-  int64_t slices(int64_t step) const override {
-    return (last(step) - step * batch_ + slice_ - 1) / slice_;
-  }
+  int64_t slices(int64_t step) const override { return slices_.in_step(step); }
 
   double compute(int worker, int64_t step, int64_t slice, int64_t buffer,
                  const std::atomic<uint64_t>& published, uint64_t enough) override {
@@ -255,10 +251,8 @@ class Session::Batches final : public Steps::Job {
     Work work = work_of(shared_, session_.program_, own, session_.derived_.at_least(0));
     work.inverse_batch = inverse_weight(*shared_.targets, order_, step * batch_, last(step));
     work.step = shared_.step + step;
-    int64_t first = step * batch_ + slice * slice_;
     return session_.run_slice(
-        own, work, order_, step * batch_, first, std::min(last(step), first + slice_),
-        session_.slice_gradients_[buffer].at_least(0),
+        own, work, slices_.of(step, slice), session_.slice_gradients_[buffer].at_least(0),
         [&] { return published.load(std::memory_order_relaxed) < enough; });
   }
 
@@ -339,7 +333,8 @@ class Session::Batches final : public Steps::Job {
   Session& session_;
   const Work& shared_;
   const uint32_t* order_;
-  int64_t order_count_, batch_, slice_;
+  int64_t order_count_, batch_;
+  const Slices& slices_;
   const std::vector<Update>& updates_;
   float* parameters_;
   Update update_{};
@@ -350,11 +345,12 @@ StepsDone Session::train(const Work& shared, const uint32_t* order, int64_t orde
                          int64_t batch, int64_t slice, const std::vector<Update>& updates,
                          float* parameters, int threads) {
   std::lock_guard<std::mutex> lock(one_at_a_time_);
-  int64_t most_slices = slices_of(std::min(batch, order_count), slice);
+  Slices slices(*shared.samples, order, order_count, batch, slice);
+  int64_t most_slices = updates.empty() ? 0 : slices.in_step(0);
   prepare(parameters, threads, Steps::buffers(most_slices, threads));
-  Batches batches(*this, shared, order, order_count, batch, slice, updates, parameters);
-  Steps steps(batches, (int64_t)updates.size(), most_slices, (int64_t)(units_.size() - 1 + folds_.size()),
-              threads);
+  Batches batches(*this, shared, order, order_count, batch, slices, updates, parameters);
+  Steps steps(batches, (int64_t)updates.size(), most_slices,
+              (int64_t)(units_.size() - 1 + folds_.size()), threads);
   run_on_workers(threads, [&](int worker) { steps.take_part(worker); });
   return std::move(batches.done);
 }

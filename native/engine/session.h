@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "program.h"
+#include "slices.h"
 
 namespace undivided {
 
@@ -62,7 +63,7 @@ class Session {
  private:
   struct Worker {
     Memory arena;
-    std::vector<int64_t> members, row_start;
+    std::vector<int64_t> row_start;
   };
   struct Piece {
     int64_t block, first_row, last_row;
@@ -73,8 +74,8 @@ class Session {
   void prepare(const float* parameters, int threads, int64_t gradient_buffers);
   void run_group(Worker& worker, Work& work, int64_t count);
   template <class Wanted>
-  double run_slice(Worker& worker, Work& work, const uint32_t* order, int64_t batch_start,
-                   int64_t first, int64_t last, float* gradients, Wanted wanted);
+  double run_slice(Worker& worker, Work& work, const Slice& slice, float* gradients,
+                   Wanted wanted);
 
   std::mutex one_at_a_time_;  // calls share the workers' memory
   std::vector<Instruction> instructions_;

@@ -81,8 +81,9 @@ def network(name: str) -> Network:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_engines_throw_the_same_coins(name: str) -> None:
     trio = Trio(network(name))
-    lengths = (1, 3, 17, 2) if name == "ragged" else ()
-    batch = batch_for(trio.plan, 4, lengths=lengths)
+    # More samples than slices, so that slices are dealt some of them, out of their order.
+    lengths = (1, 3, 17, 2, 9, 4, 4, 12, 5, 1, 2, 30, 8) if name == "ragged" else ()
+    batch = batch_for(trio.plan, len(lengths) or 4, lengths=lengths)
     engines = trio.found, trio.exact, trio.rounded
     checks = Checks()
     for seed, step in [(0, 0), (2**63 + 5, 2**31 + 7), (3, 1)]:
