@@ -101,6 +101,42 @@ def test_it_is_described(name: str) -> None:
     assert "sinusoidal positions are added to the tokens before 'encoder_1'" in page
 
 
+IDS = "comes before an Embedding"
+LOGITS = "ends in relu, where the loss would take a softmax"
+SOFTMAX = "the softmax of the last layer is left to the loss"
+POSITIONS = "sinusoidal positions are added to the tokens before 'encoder_1'"
+READINGS = {
+    "MultiHeadExample": [LOGITS],
+    "SelfAttentionExample": [IDS, POSITIONS],
+    "EncoderDecoderWithCrossAttention": [
+        "input (100, 512) comes before an Embedding 512 wide: a sample is 100 ids",
+        POSITIONS,
+        "the declared input is the source; the decoder is given the targets shifted right",
+        "sinusoidal positions are added to the tokens before 'decoder_1'",
+        SOFTMAX,
+    ],
+    "BidirectionalAttention": [POSITIONS],
+    "CausalAttention": [
+        "decoders without encoders before them are a causal language model",
+        "sinusoidal positions are added to the tokens before 'decoder_1'",
+        SOFTMAX,
+    ],
+    "VisualizableAttention": [POSITIONS],
+    "AttentionWithPositionalEncoding": [POSITIONS],
+    "NLPAttention": [IDS, POSITIONS],
+    "VisionAttention": [POSITIONS, SOFTMAX],
+    "TimeSeriesAttention": [POSITIONS],
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_read_into_it_is_said(name: str) -> None:
+    notes = undivided.recipe(f"guide/{name}").plan().notes
+    assert len(notes) == len(READINGS[name])
+    for note, reading in zip(notes, READINGS[name], strict=True):
+        assert reading in note
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_both_engines_agree(name: str) -> None:
     trio = Trio(small(name))

@@ -174,7 +174,7 @@ def use(path: str | os.PathLike[str]) -> None:
     sys.modules[name] = module  # where annotations are looked up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         calls = traceback.extract_tb(error.__traceback__)
         lines = [call.lineno for call in calls if call.filename == str(file)]

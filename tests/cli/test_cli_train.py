@@ -172,6 +172,11 @@ class TestTargets:
         assert "DigitsAttention" in run("train", "digits-attention", *arguments).stdout
         assert "Network    Small" in run("train", "./digits-attention").stdout
 
+    def test_a_network_of_the_guide(self, run: Run) -> None:
+        data = ("--set", "data=random(count=8, test=4)", "-e", 1)
+        run("train", "guide/TimeSeriesAttention", *data, "--engine", "reference")
+        assert os.path.exists("TimeSeriesAttention.safetensors")
+
     def test_any_other_name_may_be_a_file(self, run: Run) -> None:
         os.rename("small.neural", "mine")
         assert "Saved mine.safetensors" in run("train", "mine").stdout

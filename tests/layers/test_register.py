@@ -161,6 +161,30 @@ def test_a_bad_definition_says_what_is_wrong(name: str) -> None:
     assert getattr(definition, "__name__", "") not in undivided.Layer.members
 
 
+def test_what_goes_wrong_while_lowering_is_told_with_its_place() -> None:
+    @undivided.register
+    def Nothing(builder: Any, x: Any) -> Any:
+        return None
+
+    @undivided.register
+    def Divided(builder: Any, x: Any) -> Any:
+        return 1 / 0
+
+    @undivided.register
+    def Unknown(builder: Any, x: Any) -> Any:
+        return builder.convolve(x)
+
+    for layer, told in [
+        ("Nothing", r"Nothing \(nothing_1\) must return what one of the builder's .* returns None"),
+        ("Divided", r"Divided \(divided_1\): .*test_register\.py, line \d+: ZeroDivisionError"),
+        ("Unknown", r"test_register\.py, line \d+: AttributeError: .*'convolve'"),
+        ("Residual { Divided }", r"Divided \(divided_1\): .*ZeroDivisionError: division by zero"),
+    ]:
+        with pytest.raises(undivided.ArgumentError, match=told) as caught:
+            network(layer).plan()
+        assert ":1:" in str(caught.value)  # and shown where it stands in the text
+
+
 def test_files_of_layers(tmp_path: Path) -> None:
     good = tmp_path / "mine.py"
     good.write_text(
@@ -170,6 +194,10 @@ def test_files_of_layers(tmp_path: Path) -> None:
     undivided.use(good)
     undivided.use(good)  # once more is the same
     assert network("Twice(3)").layers[0].by == 3  # type: ignore[attr-defined]
+    leaving = tmp_path / "leaving.py"
+    leaving.write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(undivided.ArgumentError, match=r"leaving\.py, line 2: SystemExit: 3"):
+        undivided.use(leaving)
     bad = tmp_path / "bad.py"
     bad.write_text("import undivided\n\nundivided.regster\n")
     with pytest.raises(undivided.ArgumentError, match=r"bad\.py, line 3: AttributeError"):

@@ -17,7 +17,7 @@ from undivided.examples import random_data
 from undivided.language import read
 from undivided.network import File, Mnist, Network, Random, Text, source_of
 from undivided.plan.plan import Plan, Ragged
-from undivided.recipes import recipe, recipes
+from undivided.recipes import guide, recipe, recipes
 
 __all__ = [
     "by",
@@ -40,11 +40,12 @@ def network_of(target: str) -> tuple[Network, str]:
     """The network that `target` names, and the short name under which its model is saved.
 
     What ends in .neural or contains a slash is a file. Anything else is a recipe if there is one
-    of that name, so that `undivided train mnist-attention` means the same in every folder.
+    of that name, so that `undivided train mnist-attention` means the same in every folder. The
+    attention guide's networks have a slash in their names, guide/NLPAttention.
     """
+    if target in recipes() or target in guide():
+        return recipe(target), os.path.basename(target)
     is_path = target.endswith(".neural") or os.path.basename(target) != target
-    if not is_path and target in recipes():
-        return recipe(target), target
     path = Path(os.path.expanduser(target))
     if os.path.isfile(path):  # which says no to names that no file can have; Path.is_file raises
         return read(path), path.stem
@@ -58,7 +59,8 @@ def _refuse_target(target: str, path: Path, is_path: bool) -> NoReturn:
         raise click.UsageError(f"{shown} is a folder. Name a .neural file in it.")
     beside = _names_beside(path, ".neural")
     if is_path:
-        raise click.UsageError(f"There is no file {shown}.{suggest(path.name, beside)}")
+        near = suggest(target, guide()) or suggest(path.name, beside)
+        raise click.UsageError(f"There is no file {shown}.{near}")
     known = recipes()
     raise click.UsageError(
         f"There is neither a recipe nor a file named {shown}.{suggest(target, [*known, *beside])} "

@@ -56,7 +56,8 @@ def train(
 ) -> None:
     """Train a network and save the model.
 
-    RECIPE is one of `undivided recipes`. What ends in .neural or contains a slash is a FILE.
+    RECIPE is one of `undivided recipes`. What ends in .neural or contains a slash is a FILE,
+    but guide/NAME a network of the attention guide.
     Everything not given is as the network says. Ctrl-C stops between two steps and saves what
     was learned so far.
     """

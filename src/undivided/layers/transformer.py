@@ -200,6 +200,11 @@ class TransformerDecoder(TransformerEncoder):
     def lower(self, builder: Builder, x: Value) -> Value:
         if builder.has_encoder and builder.memory is None:
             x = builder.embed_target(builder.begin_decoding(x))
+        elif not builder.has_encoder:
+            builder.note(
+                "decoders without encoders before them are a causal language model: each token "
+                "sees itself and those before it"
+            )
         x = self._placed(builder, x)
         x = self._residual(builder, x, "attention", self._attention(causal=True))
         memory = builder.memory

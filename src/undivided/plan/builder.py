@@ -6,11 +6,13 @@ the operation and returns the value it produces, so that a layer's `lower` reads
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from undivided.errors import ArgumentError, ShapeError, suggest
-from undivided.plan.inputs import inputs_of
+from undivided.errors import ArgumentError, ShapeError, UndividedError, suggest
+from undivided.plan.inputs import inputs_of, widths_read_as_ids
 from undivided.plan.plan import (
     Initial,
     Input,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Builder", "lower"]
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 MOST_LAYERS = 10_000
 """Enough for anyone, and a limit for `Dense(8) * 10000 * 10000`."""
 
@@ -40,6 +43,7 @@ def lower(network: Network, *, ragged: bool = False) -> Plan:
     `ragged` says that samples may be shorter than the network's input declares.
     """
     builder = Builder(*inputs_of(network, ragged=ragged), positions=network.positions)
+    builder.notes += widths_read_as_ids(network)
     x: Value = builder.inputs[0]
     for layer in network.layers:
         x = builder.lower(layer, x)
@@ -93,13 +97,35 @@ class Builder(Primitives):
                 raise ArgumentError(
                     f"A network may have {MOST_LAYERS:,} layers. This one has more."
                 )
-            return layer.lower(self, x)
+            return self._lowered(layer, x)
         except (ShapeError, ArgumentError) as error:
             if error.layer is None:  # the innermost layer is the one at fault
                 error.layer = layer
             raise
         finally:
             self._layer, self._written = outer
+
+    def _lowered(self, layer: Layer, x: Value) -> Value:
+        """What a layer makes of x. What goes wrong in one of a user's own is told as an error."""
+        try:
+            y = layer.lower(self, x)
+        except UndividedError:
+            raise
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+            if not own or type(layer).__module__.startswith("undivided."):
+                raise
+            raise ArgumentError(
+                f"{layer.keyword} ({self._layer}): {own[-1].filename}, line {own[-1].lineno}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(y, Value):
+            raise ArgumentError(
+                f"{layer.keyword} ({self._layer}) must return what one of the builder's methods "
+                f"gives. It returns {y!r:.80}."
+            )
+        return y
 
     def part(
         self,
@@ -143,10 +169,14 @@ class Builder(Primitives):
         if link is None or last is None or last.output != x.name:
             return x
         if link not in (last.kind, last.attributes.get("function")):
+            if last.kind in ("activation", "softmax"):
+                what = last.attributes.get("function", last.kind)
+                self.note(
+                    f"the last layer ends in {what}, where the loss would take a {link}: what it "
+                    "gives is taken as scores (logits)"
+                )
             return x
-        self.notes.append(
-            f"the {link} of the last layer is left to the loss, which works from its scores"
-        )
+        self.note(f"the {link} of the last layer is left to the loss, which works from its scores")
         del self.operations[-1], self.values[x.name]
         return self.values[last.inputs[0]]
 
@@ -160,6 +190,8 @@ class Builder(Primitives):
         """The error of a layer that cannot take `x`: names the layer, expected and found."""
         text = f"{self._written} ({self._layer}) expects {expected}. It is given "
         text += f"{show_shape(x.shape)}, from {x.name!r}."
+        if x in self.inputs and len(x.shape) > 2 and isinstance(x.shape[0], Ragged):
+            advice = "If None stands for the batch, leave it out: 'input' is that of one sample."
         return ShapeError(f"{text} {advice}".rstrip())
 
     def expect_sequence(self, x: Value) -> None:
@@ -196,11 +228,16 @@ class Builder(Primitives):
 
     # The stream that it is in: an encoder's, or a decoder's that looks at it.
 
+    def note(self, reading: str) -> None:
+        """Say once how something is read that could have been meant otherwise."""
+        if reading not in self.notes:
+            self.notes.append(reading)
+
     def place(self, x: Value) -> Value:
         """Add positions to the tokens of a stream, unless it has them."""
         if self.placed or self.automatic == "none":
             return x
-        self.notes.append(
+        self.note(
             f"{self.automatic} positions are added to the tokens before {self.layer!r}, as the "
             "network states none of its own; 'positions: none' leaves them out"
         )
@@ -227,7 +264,7 @@ class Builder(Primitives):
                 )
             )
             self.values["target"] = self.inputs[1]
-            self.notes.append(
+            self.note(
                 "the declared input is the source; the decoder is given the targets shifted right "
                 f"by one, which begin with the id {source.padding_id or 0}, and embeds them with "
                 "the source's table; prediction generates"

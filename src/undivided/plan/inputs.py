@@ -12,7 +12,7 @@ from undivided.plan.plan import Input, Ragged, Shape, show_shape
 if TYPE_CHECKING:
     from undivided.network import Network
 
-__all__ = ["inputs_of"]
+__all__ = ["inputs_of", "widths_read_as_ids"]
 
 
 def inputs_of(network: Network, *, ragged: bool) -> list[Input]:
@@ -29,6 +29,24 @@ def inputs_of(network: Network, *, ragged: bool) -> list[Input]:
         _input("source", network.input.source, first, ragged),
         _input("target", network.input.target, own[0] if own else first, ragged),
     ]
+
+
+def widths_read_as_ids(network: Network) -> list[str]:
+    """What to say where an input before an Embedding has the width of the embedded tokens."""
+    given = network.input
+    shapes = (given.source, given.target) if isinstance(given, Inputs) else (given,)
+    sources = inputs_of(network, ragged=False)
+    return [
+        f"{source.name} {show_shape(_declared(shape))} comes before an Embedding {shape[1]} wide: "
+        f"a sample is {'ids of any number' if shape[0] is None else f'{shape[0]} ids'}, which it "
+        "turns into such rows"
+        for source, shape in zip(sources, shapes, strict=True)
+        if source.vocabulary is not None and len(shape) == 2
+    ]
+
+
+def _declared(shape: tuple[int | None, ...]) -> Shape:
+    return tuple(Ragged("") if n is None else n for n in shape)
 
 
 def _input(
@@ -52,7 +70,7 @@ def _places_of_ids(
     """How many ids a sample has: (128,), or (128, 512) where rows are 512 wide."""
     if len(declared) == 1 or declared[1:] == (embedding.output_dim,):
         return declared[:1]
-    shown = show_shape(tuple(Ragged("") if n is None else n for n in declared))
+    shown = show_shape(_declared(declared))
     which = "input" if name == "input" else f"input {name!r}"
     error = ShapeError(
         f"Embedding expects ids, an input of shape (tokens,) or (tokens, {embedding.output_dim}), "

@@ -23,7 +23,7 @@ STRIDED = True
 
 
 def lower(
-    builder: Builder, x: Value, units: int, *, bias: bool, part: str = "", role: str = ""
+    builder: Builder, x: Value, units: int, *, bias: bool = True, part: str = "", role: str = ""
 ) -> Value:
     """y = x·W + b over the last axis, W [in, out]."""
     dot = f"{role}." if role else ""
