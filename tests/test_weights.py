@@ -11,7 +11,7 @@ import pytest
 import undivided
 from undivided import SGD, Dense, Group, Model, MultiHeadAttention, Network
 from undivided.errors import ArgumentError, ModelFileError
-from undivided.layers import TransformerEncoder
+from undivided.layers import LayerNormalization, Repeat, TransformerEncoder
 
 
 def network(last: int = 3) -> Network:
@@ -117,6 +117,114 @@ def test_encoder_layer_of_pytorch(norm: Any) -> None:
     np.testing.assert_allclose(model.predict(x), expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("final", [True, False])
+def test_encoder_of_pytorch(norm: Any, bias: bool, final: bool) -> None:
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 16, dropout=0.0, norm_first=norm == "pre", bias=bias
+    )
+    closing = torch.nn.LayerNorm(8, bias=bias) if final else None
+    module = torch.nn.TransformerEncoder(layer, 3, norm=closing, enable_nested_tensor=False)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    encoder = Repeat(TransformerEncoder(2, 8, 16, norm=norm, bias=bias), 3)
+    layers = (encoder, LayerNormalization()) if final else (encoder,)
+    net = Network(input=(5, 8), layers=layers, loss="mse", positions="none")  # type: ignore[arg-type]
+    model = Model(net)
+    report = model.load_weights(undivided.from_torch(module, "encoder_1"))
+    assert not report.unmatched and not report.unused
+    x = np.random.default_rng(0).normal(size=(3, 5, 8)).astype(np.float32)
+    expected = module(torch.tensor(x).transpose(0, 1)).transpose(0, 1).detach().numpy()
+    np.testing.assert_allclose(model.predict(x), expected, atol=5e-5)
+
+
+def test_encoder_and_decoder_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Transformer(8, 2, 1, 2, 16, dropout=0.0, batch_first=True)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    net = undivided.parse("""network N {
+      input: { source: (5, 8), target: (4, 8) }
+      layers:
+        TransformerEncoder(2, 8, 16, norm=post)
+        LayerNormalization()
+        TransformerDecoder(2, 8, 16, norm=post) * 2
+        LayerNormalization()
+      loss: "mse"
+      positions: none
+    }""")
+    model = Model(net)
+    assert not model.load_weights(
+        undivided.from_torch(module.encoder, "encoder_1")
+        | undivided.from_torch(module.decoder, "decoder_1", norm="normalization_2")
+    ).unmatched
+    random = np.random.default_rng(0)
+    source, target = (random.normal(size=(3, n, 8)).astype(np.float32) for n in (5, 4))
+    mask = module.generate_square_subsequent_mask(4)
+    expected = module(torch.tensor(source), torch.tensor(target), tgt_mask=mask)
+    np.testing.assert_allclose(model.predict((source, target)), expected.detach(), atol=5e-5)
+    with pytest.raises(ArgumentError, match=r"Got encoder\.layers\.0\.self_attn"):
+        undivided.from_torch(module, "encoder_1")
+
+
+def test_attention_of_other_widths_goes_by_projection() -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.MultiheadAttention(8, 2, kdim=6, vdim=7)
+    found = undivided.from_torch(module, "decoder_1.cross")
+    shapes = {role: found[f"decoder_1.cross.{role}.weight"].shape for role in ("key", "value")}
+    assert shapes == {"key": (6, 8), "value": (7, 8)}
+    report = Model(Network(input=(5, 8), layers=(MultiHeadAttention(2),))).load_weights(
+        undivided.from_torch(module, "attention_1")
+    )
+    assert "(6, 8), and it (8, 8)" in report.unmatched["attention_1.key.weight"]
+
+
+def test_layers_with_names_count_on() -> None:
+    state = torch_encoder_state(3)
+    found = undivided.from_torch(state, "body", norm="last")
+    assert {name.split(".")[0] for name in found} == {"body", "body_2", "body_3"}
+    found = undivided.from_torch(state, "encoder_4")
+    assert {name.split(".")[0] for name in found} == {"encoder_4", "encoder_5", "encoder_6"}
+
+
+def torch_encoder_state(layers: int) -> dict[str, np.ndarray]:
+    parts = {"self_attn.in_proj_weight": (12, 4), "self_attn.out_proj.weight": (4, 4)}
+    parts |= {"linear1.weight": (6, 4), "linear2.weight": (4, 6)}
+    return {
+        f"layers.{n}.{part}": np.ones(shape) for n in range(layers) for part, shape in parts.items()
+    }
+
+
+def test_half_precision_is_read() -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.MultiheadAttention(4, 2).to(torch.bfloat16)
+    found = undivided.from_torch(module, "attention_1")
+    expected = module.out_proj.weight.float().detach().numpy().T
+    np.testing.assert_array_equal(found["attention_1.output.weight"], expected)
+
+
 def test_other_states_are_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"expects the state_dict of an nn.MultiheadAttention"):
-        undivided.from_torch({"weight": np.ones(3)}, "attention_1")
+    expects = r"expects the state_dict of an nn.MultiheadAttention"
+    state = torch_encoder_state(1)
+    for wrong in (
+        {"weight": np.ones(3)},
+        {},
+        None,
+        {"in_proj_weight": np.ones((7, 4))},
+        {"in_proj_weight": np.ones((12, 4))},
+        {name: values for name, values in state.items() if "linear2" not in name},
+    ):
+        with pytest.raises(ArgumentError, match=expects):
+            undivided.from_torch(wrong, "attention_1")
+    with pytest.raises(ArgumentError, match=r"no place for layers\.0\.self_attn\.bias_k"):
+        undivided.from_torch(state | {"layers.0.self_attn.bias_k": np.ones(4)}, "encoder_1")
+
+
+def test_attention_to_more_than_its_keys_is_refused() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ArgumentError, match=r"no place for bias_k, bias_v"):
+        undivided.from_torch(torch.nn.MultiheadAttention(4, 2, add_bias_kv=True), "attention_1")
+    with pytest.raises(ArgumentError, match=r"with add_zero_attn=True"):
+        undivided.from_torch(torch.nn.MultiheadAttention(4, 2, add_zero_attn=True), "attention_1")

@@ -99,9 +99,10 @@ if TYPE_CHECKING:
     from undivided.model import Model, load
     from undivided.overriding import override
     from undivided.registering import register, use
+    from undivided.torch_states import from_torch
     from undivided.training.history import Epoch, Evaluation
     from undivided.training.progress import Progress, StopTraining
-    from undivided.weights import WeightsReport, from_torch
+    from undivided.weights import WeightsReport
 
 __all__ = [
     "MAE",
@@ -227,7 +228,7 @@ _LATER = {
     "check_gradients": "undivided.gradient_check",
     "linear_attention": "undivided._operator.linear",
     "linear_attention_vjp": "undivided._operator.linear",
-    "from_torch": "undivided.weights",
+    "from_torch": "undivided.torch_states",
     "load": "undivided.model",
     "parse": "undivided.language",
     "parse_fragment": "undivided.language",

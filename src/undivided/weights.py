@@ -1,4 +1,4 @@
-"""Starting from weights that are there: other model files, and what PyTorch's modules hold.
+"""Starting from weights that are there: those of other model files, or arrays by name.
 
 A report says of every parameter whether it was found, and of what was given and not used why.
 """
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from undivided.errors import ArgumentError, ModelFileError
+from undivided.errors import ModelFileError
 from undivided.plan.plan import show_shape
+from undivided.torch_states import array_of
 
-__all__ = ["Match", "WeightsReport", "from_torch", "load_into", "read_tensors"]
+__all__ = ["Match", "WeightsReport", "load_into", "read_tensors"]
 
 Match = Mapping[str, str] | Callable[[str], str | None]
 """For a parameter of the model the name under which the file has it: a mapping, of which `*` at the
@@ -75,7 +76,7 @@ def load_into(
         elif theirs not in tensors:
             unmatched[name] = f"there is no tensor {theirs!r}."
         else:
-            found = _array(tensors[theirs])
+            found = array_of(tensors[theirs])
             if found.shape != parameter.shape:
                 unmatched[name] = (
                     f"{theirs!r} has the shape {show_shape(found.shape)}, "
@@ -89,48 +90,6 @@ def load_into(
         parameters[name][...] = value
     used = set(matched.values())
     return WeightsReport(matched, unmatched, tuple(name for name in tensors if name not in used))
-
-
-def from_torch(state: Mapping[str, Any], layer: str) -> dict[str, np.ndarray]:
-    """The state of an `nn.MultiheadAttention` or `nn.TransformerEncoderLayer` under our names.
-
-        model.load_weights(undivided.from_torch(module.state_dict(), "attention_1"))
-
-    `layer` is the name of the MultiHeadAttention or TransformerEncoder that takes it. Of an
-    `nn.TransformerEncoder`, give one layer after the other: names that begin with "layers.0.".
-    PyTorch's weights are [out, in], ours [in, out]; its three projections lie in one.
-    """
-    arrays = {name: _array(value) for name, value in state.items()}
-    encoder = any(name.startswith("self_attn.") for name in arrays)
-    prefix = "self_attn." if encoder else ""
-    if f"{prefix}in_proj_weight" not in arrays:
-        known = ", ".join(list(arrays)[:6])
-        raise ArgumentError(
-            "from_torch expects the state_dict of an nn.MultiheadAttention (in_proj_weight, …) or "
-            "an nn.TransformerEncoderLayer (self_attn.in_proj_weight, …). "
-            f"Got {known or 'nothing'}.",
-            argument="state",
-        )
-    attention = f"{layer}.attention" if encoder else layer
-    found: dict[str, np.ndarray] = {}
-    roles = ("query", "key", "value")
-    for role, part in zip(roles, np.split(arrays[f"{prefix}in_proj_weight"], 3), strict=True):
-        found[f"{attention}.{role}.weight"] = part.T
-    if f"{prefix}in_proj_bias" in arrays:
-        for role, part in zip(roles, np.split(arrays[f"{prefix}in_proj_bias"], 3), strict=True):
-            found[f"{attention}.{role}.bias"] = part
-    places = {f"{prefix}out_proj": f"{attention}.output"}
-    if encoder:
-        places |= {"linear1": f"{layer}.feed_in", "linear2": f"{layer}.feed_out"}
-        for theirs, ours in (("norm1", "attention_norm"), ("norm2", "feed_norm")):
-            for kind, own in (("weight", "gain"), ("bias", "shift")):
-                if f"{theirs}.{kind}" in arrays:
-                    found[f"{layer}.{ours}.{own}"] = arrays[f"{theirs}.{kind}"]
-    for theirs, ours in places.items():
-        found[f"{ours}.weight"] = arrays[f"{theirs}.weight"].T
-        if f"{theirs}.bias" in arrays:
-            found[f"{ours}.bias"] = arrays[f"{theirs}.bias"]
-    return found
 
 
 def _names(match: Match | None) -> Callable[[str], str | None]:
@@ -150,10 +109,3 @@ def _names(match: Match | None) -> Callable[[str], str | None]:
         return None
 
     return name_of
-
-
-def _array(value: Any) -> np.ndarray:
-    """A NumPy array, or a tensor of PyTorch's as one."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    return np.asarray(value)
