@@ -9,12 +9,15 @@ import pytest
 from undivided.errors import ArgumentError, ShapeError
 from undivided.layers import (
     Activation,
+    Conv1D,
+    Conv2D,
     Dense,
     Flatten,
     GlobalAveragePooling1D,
     Layer,
     LayerNormalization,
     LearnedPositions,
+    MaxPooling2D,
     MultiHeadAttention,
     Output,
     Patches,
@@ -448,6 +451,44 @@ def test_flatten_wants_a_fixed_shape() -> None:
         "Flatten (flatten_1) expects a fixed shape. It is given (None, 6), from 'input'. "
         "Pool a sequence of any length instead."
     )
+
+
+def test_a_batch_is_no_axis_of_a_sample() -> None:
+    expected = "If None stands for the batch, leave it out: 'input' is that of one sample."
+    assert refused((None, 8, 8, 1), Flatten(), Output(2)).endswith(expected)
+    assert refused((None, 8, 8, 1), Conv2D(4, 3)).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "layer", "told"),
+    [
+        ((100, 10**30), Conv1D(4, 3), "a picture of fewer than 2,147,483,648 numbers"),
+        ((40_000, 40_000, 1), Conv2D(4, 3), "windows with at most 268,435,456 places together"),
+        ((40_000, 40_000, 1), MaxPooling2D(3, 1), "at most 268,435,456 places together"),
+        ((100, 100, 1), Conv2D(4, 10**9, padding="same"), "at most 268,435,456 places together"),
+        ((16, 10**30), SinusoidalPositions(), "fewer than 2,147,483,648 numbers, to add pos"),
+    ],
+)
+def test_tables_that_no_machine_would_hold(shape: Shape, layer: Layer, told: str) -> None:
+    assert told in refused(shape, layer)
+
+
+@pytest.mark.parametrize("loss", ["binary_crossentropy", "mse"])
+def test_an_output_that_says_yes_or_no(loss: str) -> None:
+    """Left to the loss that is of it, and applied before any other."""
+    plans = [
+        Network(input=(4,), layers=(layer,), loss=loss).plan()  # type: ignore[arg-type]
+        for layer in (Output(1, activation="sigmoid"), Dense(1, activation="sigmoid"))
+    ]
+    kinds = [[op.kind for op in plan.operations] for plan in plans]
+    expected = ["linear"] if loss == "binary_crossentropy" else ["linear", "activation"]
+    assert kinds == [expected, expected]
+
+
+def test_linear_is_no_activation() -> None:
+    for layer in (Dense(3, activation="linear"), Conv1D(3, 1, activation="linear")):
+        plan = Network(input=(4, 2), layers=(layer,)).plan()
+        assert "activation" not in [op.kind for op in plan.operations]
 
 
 def test_a_layer_with_a_name_of_its_own_is_refused_by_it() -> None:

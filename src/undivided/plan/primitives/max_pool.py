@@ -9,7 +9,12 @@ import numpy as np
 
 from undivided.plan.plan import Operation, Value
 from undivided.plan.primitives.table import table
-from undivided.plan.primitives.windows import expect_picture, placed, rows_of_windows
+from undivided.plan.primitives.windows import (
+    expect_picture,
+    expect_places,
+    placed,
+    rows_of_windows,
+)
 
 if TYPE_CHECKING:
     from undivided.plan.builder import Builder
@@ -40,6 +45,7 @@ def lower(
         raise builder.refuse(
             x, f"a picture of at least {size[0]}×{size[1]}", 'Choose a smaller pool, or "same".'
         )
+    expect_places(builder, x, rows * columns * size[0] * size[1])
     pads = (tuple(down), tuple(across))
     return builder.add_operation(
         "max_pool", (x,), (rows, columns, depth), size=size, strides=strides, pads=pads

@@ -18,6 +18,8 @@ def lower(builder: Builder, x: Value, initial: Initial | None) -> Value:
     builder.expect_sequence(x)
     builder.placed = True
     length, width = x.shape
+    if isinstance(length, int) and isinstance(width, int) and length * width >= 1 << 31:
+        raise builder.refuse(x, f"a sequence of fewer than {1 << 31:,} numbers, to add positions")
     if initial is None:
         return builder.add_operation("position", (x,), x.shape)
     if isinstance(length, Ragged) and length.most is not None:

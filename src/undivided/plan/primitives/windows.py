@@ -17,9 +17,21 @@ if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.schedule.compile import Compiler
 
-__all__ = ["backward", "constants", "forward", "lower", "placed", "rows_of_windows"]
+__all__ = [
+    "backward",
+    "constants",
+    "expect_picture",
+    "expect_places",
+    "forward",
+    "lower",
+    "placed",
+    "rows_of_windows",
+]
 
 Pair = tuple[int, int]
+
+MOST_PLACES = 1 << 28
+"""So that the table of a layer's windows takes at most a GiB."""
 
 
 def lower(builder: Builder, x: Value, size: Pair, strides: Pair, padding: str) -> Value:
@@ -36,6 +48,7 @@ def lower(builder: Builder, x: Value, size: Pair, strides: Pair, padding: str) -
             f"a picture of at least {size[0]}×{size[1]}, which is the size of a window",
             'Choose a smaller kernel_size, or padding="same".',
         )
+    expect_places(builder, x, rows * columns * size[0] * size[1])
     shape = (rows, columns, size[0] * size[1] * depth)
     pads = ((above, below), (left, right))
     return builder.add_operation(
@@ -49,6 +62,19 @@ def expect_picture(builder: Builder, x: Value) -> tuple[int, int, int]:
         raise builder.refuse(x, "a picture, shape (height, width) or (height, width, channels)")
     height, width, *channels = (int(n) for n in x.shape if isinstance(n, int))
     return height, width, channels[0] if channels else 1
+
+
+def expect_places(builder: Builder, x: Value, places: int) -> None:
+    """Places in a picture are counted in 32 bits, and a table has all those of its windows."""
+    height, width, depth = expect_picture(builder, x)
+    numbers = height * width * padded(depth)
+    if numbers >= 1 << 31 or places > MOST_PLACES:
+        raise builder.refuse(
+            x,
+            f"a picture of fewer than {1 << 31:,} numbers, and windows with at most "
+            f"{MOST_PLACES:,} places together (here {places:,})",
+            "Give it smaller pictures.",
+        )
 
 
 def placed(extent: int, size: int, stride: int, padding: str) -> tuple[int, int, int]:
