@@ -43,6 +43,8 @@ GOOD: list[tuple[str, str, Any]] = [
     ("optimizer.learning_rate.decay_steps", "7", 7),
     ("train.epochs", "3", 3),
     ("name", "other-name", "other-name"),
+    ("metrics", "accuracy", (undivided.Accuracy(),)),
+    ("metrics", "[accuracy, top_k]", (undivided.Accuracy(), undivided.TopK())),
     ("train.log", "runs/log.csv", "runs/log.csv"),
     ("execution.engine", "reference", "reference"),
     ("data", "mnist", undivided.network.Mnist()),
@@ -76,7 +78,7 @@ def test_a_value_at_a_path(path: str, text: str, value: Any) -> None:
 BAD: list[tuple[str, str, str]] = [
     ("layers.1.unit", "3", "Dense has no 'unit'. Did you mean 'units'?"),
     ("optimiser.beta_1", "3", "network has no 'optimiser'. Did you mean 'optimizer'?"),
-    ("layers.9.units", "3", "layers has no number 9: there are 0 Patches, 1 Dense"),
+    ("layers.9.units", "3", "layers has no number 9. It has 0 (Patches), 1 (Dense)"),
     ("layers.bdy.units", "3", "layers has no 'bdy'. Did you mean 'body'?"),
     ("layers.2.layers.1.heads", "3", "MultiHeadAttention has no 'heads'"),
     ("layers.1", "Dense(3)", "it is a Dense: go on to one of its arguments, "),

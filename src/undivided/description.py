@@ -49,7 +49,8 @@ class Description:
     A direct subclass declared with `family=True` (Layer, Optimizer, …) starts a family; every
     further subclass joins it under its keyword, and `Family.members` lists them by keyword. A
     subclass may be called by `short` names too: a string that stands for it with its defaults,
-    such as "mse". The first is the one that is printed.
+    such as "mse", in letters of any size. The first is the one that is printed, if any is:
+    `also` are names that are only read.
     """
 
     keyword: ClassVar[str]
@@ -58,7 +59,12 @@ class Description:
     shorts: ClassVar[dict[str, type[Description]]]
 
     def __init_subclass__(
-        cls, *, family: bool = False, keyword: str | None = None, short: tuple[str, ...] = ()
+        cls,
+        *,
+        family: bool = False,
+        keyword: str | None = None,
+        short: tuple[str, ...] = (),
+        also: tuple[str, ...] = (),
     ) -> None:
         super().__init_subclass__()
         cls.keyword = keyword or cls.__name__
@@ -68,7 +74,7 @@ class Description:
         else:
             _refuse_a_clash(cls, cls.members.get(cls.keyword))
             cls.members[cls.keyword] = cls
-            cls.shorts.update(dict.fromkeys(short, cls))
+            cls.shorts.update(dict.fromkeys(short + also, cls))
 
     def __post_init__(self) -> None:
         for field, hint in arguments_of(type(self)):
@@ -167,8 +173,8 @@ def _accept_one(hint: Any, value: Any) -> Any:
     elif hint is float:
         value, fits = _number(value)
     else:
-        if isinstance(value, str) and value in getattr(hint, "shorts", {}):
-            value = hint.shorts[value]()
+        if isinstance(value, str) and value.lower() in getattr(hint, "shorts", {}):
+            value = hint.shorts[value.lower()]()
         fits = isinstance(value, hint)
     if not fits:
         raise _Mismatch

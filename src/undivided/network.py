@@ -172,6 +172,9 @@ class Execution(Description, family=True, keyword="execution"):
         at_least=1,
         at_most=1024,
     )
+    device: Literal["auto", "cpu"] = argument(
+        "auto", doc="what it runs on: the CPU, which is all there is, and what auto finds"
+    )
 
 
 @dataclass(frozen=True)

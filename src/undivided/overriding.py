@@ -111,9 +111,9 @@ def _index(items: tuple[Any, ...], step: str, here: str) -> int:
             f"{', or by name: ' + ', '.join(named) if named else ''}."
         ) from None
     if not -len(items) <= number < len(items):
-        kinds = ", ".join(f"{i} {item.keyword}" for i, item in enumerate(items[:20]))
+        kinds = ", ".join(f"{i} ({item.keyword})" for i, item in enumerate(items[:20]))
         more = ", …" if len(items) > 20 else ""
-        raise ArgumentError(f"{here} has no number {number}: there are {kinds}{more}.")
+        raise ArgumentError(f"{here} has no number {number}. It has {kinds}{more}.")
     return number % len(items)
 
 

@@ -33,10 +33,13 @@ LISTS = {
     "<functions>": map(repr, typing.get_args(Function)),
     "<sections>": signature(Network),
     "<entries>": signature(Train),
-    "<optimizers>": Optimizer.members,
     "<sources>": Source.members,
 }
 LISTED = {name: ", ".join(words) for name, words in LISTS.items()}
+LISTED["<optimizers>"] = (
+    f"one of {', '.join(map(repr, Optimizer.shorts))} or an optimizer "
+    f"({', '.join(Optimizer.members)})"
+)
 
 
 def errors(text: str, kind: str = "network") -> str:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import undivided
 from undivided.errors import ArgumentError
 from undivided.plan.plan import Initial, Parameter
 from undivided.training.optimizers import SGD, Adam, AdamW, Group
@@ -146,6 +147,16 @@ def test_what_is_kept():
     assert SGD().kept() == ()
     assert SGD(momentum=0.1).kept() == ("velocity",)
     assert Adam().kept() == AdamW().kept() == ("mean", "square")
+
+
+def test_by_name_alone():
+    for name, optimizer in [("sgd", SGD()), ("Adam", Adam()), ("ADAMW", AdamW()), ("SGD", SGD())]:
+        text = f'network {{ input: (4) layers: Dense(3) optimizer: "{name}" }}'
+        network = undivided.parse(text)
+        assert network.optimizer == optimizer
+        assert f"optimizer: {optimizer.keyword}()" in network.to_text()
+    made = undivided.Network(input=(4,), layers=(undivided.Dense(3),), optimizer="adam")
+    assert made.optimizer == Adam()
 
 
 def test_a_schedule_gives_the_rate_of_a_step():

@@ -14,6 +14,7 @@ from typing import Any, Final
 from undivided.description import Description, accept, expectation
 from undivided.errors import ArgumentError, suggest
 from undivided.language.diagnostics import Diagnostics, shortened
+from undivided.language.elsewhere import advice, other_name
 from undivided.language.given import Given, arguments, leading_name, sections
 from undivided.language.origin import Origin
 from undivided.language.signatures import (
@@ -89,7 +90,7 @@ class Binder:
     def argument(self, cls: type[Description], name: str, node: Node) -> Any:
         """The value of one argument alone."""
         field, hint = signature(cls)[name]
-        return self._argument(cls, Given(name, node, [node]), field, hint, 1)
+        return self._argument(cls, Given(name, node, [node], many=True), field, hint, 1)
 
     # -- given arguments → descriptions -------------------------------------------------------
 
@@ -172,7 +173,7 @@ class Binder:
         meant: set[str] = set()
         for one in given:
             if one.name not in known:
-                hint = suggest(one.name, known)
+                hint = other_name(one.name, known) or suggest(one.name, known)
                 self._report(one.at, _no_such(cls, what, one.name, list(known), hint))
                 near = next((name for name in known if repr(name) in hint), "")
                 if near and near not in meant:
@@ -217,8 +218,7 @@ class Binder:
         try:
             return _FAILED if value is _FAILED else accept(cls.keyword, field, hint, value)
         except ArgumentError as error:
-            near = suggest(value, choices(hint)) if isinstance(value, str) else ""
-            self._report(node, f"{error}{near}")
+            self._report(node, f"{error}{_meant(cls, field, hint, value)}")
             return _FAILED
 
     # -- values -------------------------------------------------------------------------------
@@ -283,8 +283,8 @@ class Binder:
         found = []
         for node in nodes:
             value = _FAILED
-            if isinstance(node, (String, Word)) and node.text in family.shorts:
-                value = family.shorts[node.text]()
+            if isinstance(node, (String, Word)) and node.text.lower() in family.shorts:
+                value = family.shorts[node.text.lower()]()
             elif isinstance(node, String) and family.shorts:
                 self._report(node, _unknown(family, node.text))
             elif leading_name(node) is not None and not isinstance(node, Entry):
@@ -312,17 +312,31 @@ def _wanted(field: Field[Any], hint: Any) -> str:
     return f"a block '{only.keyword} {{ … }}'" if only and alone else expectation(field, hint)
 
 
+def _meant(cls: type[Description], field: Field[Any], hint: Any, value: Any) -> str:
+    """What a string that an argument does not take may have been meant for."""
+    if not isinstance(value, str):
+        return ""
+    for other, other_hint in signature(cls).values():
+        if other is not field and value in choices(other_hint):
+            return f" Did you mean {other.name}={value!r}?"
+    known = choices(hint)
+    return other_name(value, known) or suggest(value, known) or advice(value)
+
+
 def _unknown(family: type[Description], name: str) -> str:
     kinds = kinds_of(name)
     if kinds:
         return f"Expected {with_article(noun(family))}. {name} is {with_article(kinds[0])}."
     known = {**family.shorts, **members(family)}
-    near = suggest(name, known) or f" There are: {', '.join(sorted(known))}."
+    near = advice(name) or suggest(name, known) or f" There are: {', '.join(sorted(known))}."
     return f"There is no {noun(family)} {shortened(name)}.{near}"
 
 
 def _no_such(
     cls: type[Description], what: str, name: str, known: list[str], suggestion: str
 ) -> str:
-    near = suggestion or f" It has: {', '.join(known)}."
+    beside = ""
+    if what == "entry" and name in signature(Network):
+        beside = f" It stands beside {cls.keyword!r}, as a section of the network."
+    near = beside or suggestion or advice(name) or f" It has: {', '.join(known)}."
     return f"{cls.keyword} has no {what} {shortened(name)}.{near}"

@@ -240,7 +240,9 @@ class Parser(Cursor):
             self._advance()
         if self._token.kind is not Kind.NUMBER:
             if self._token.kind is not Kind.BAD:
-                self._refuse("a number after '-'")
+                item = self._token.kind is Kind.WORD
+                hint = " Layers stand without a '-' before them." if item else ""
+                self._refuse("a number after '-'", hint)
             return Broken(start, self._end)
         value = self._advance().value
         assert not isinstance(value, str)

@@ -56,6 +56,7 @@ WORD = re.compile(r"[^\W\d]\w*")
 _TOKEN = re.compile(
     r"""
       (?P<space>   \s+ | \#[^\r\n]* | //[^\r\n]* )
+    | (?P<block>   /\* (?: [^*]+ | \*(?!/) )*+ (?: \*/ )? )
     | (?P<word>    [^\W\d]\w* )
     | (?P<number>  \.?[0-9] (?: [eE][+-](?=[0-9]) | [\w.] )*+ )
     | (?P<string>  " (?: [^"\\\r\n]+ | \\[^\r\n] )*+ " | ' (?: [^'\\\r\n]+ | \\[^\r\n] )*+ ' )
@@ -87,6 +88,9 @@ def tokens(text: str, problems: Diagnostics) -> Iterator[Token]:
         match found.lastgroup:
             case "space":
                 pass
+            case "block":
+                message = "A comment begins with # or // and ends with its line."
+                problems.report(start, start + 2, message)
             case "word":
                 yield Token(Kind.WORD, start, position, found.group())
             case "sign":
@@ -195,4 +199,8 @@ def _finite(value: float, *, nonzero: bool) -> float | str:
 def _unreadable(found: str) -> str:
     if not found[0].isprintable():
         return f"The character U+{ord(found[0]):04X} has no meaning here."
+    if found == ";":
+        return "A ';' is not needed: white space or a comma separates."
+    if found.startswith("```"):
+        return "The lines with ``` are Markdown's. Leave them out: a file is the network alone."
     return f"{shortened(found)} has no meaning here. Text other than a word stands in quotes."

@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.plan import Value
 
-__all__ = ["Activation", "Function"]
+__all__ = ["Activation", "Ending", "Function", "ended"]
 
 Function = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "leaky_relu"]
-"""Functions of each number alone, which any linear layer may end with."""
+"""Functions of each number alone."""
+
+Ending = Literal[Function, "linear"]
+"""What a linear layer may end with; "linear" says that it ends with nothing."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class Activation(Layer):
     function: Literal[Function, "softmax"] = argument(doc="f")
 
     def lower(self, builder: Builder, x: Value) -> Value:
-        if self.function == "softmax":
-            return builder.softmax(x)
-        return builder.activation(x, self.function)
+        return ended(builder, x, self.function)
+
+
+def ended(builder: Builder, x: Value, function: str | None) -> Value:
+    """f(x), which is x itself without a function."""
+    if function in (None, "linear"):
+        return x
+    return builder.softmax(x) if function == "softmax" else builder.activation(x, function)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from undivided.description import argument
-from undivided.layers.activation import Function
+from undivided.layers.activation import Ending, ended
 from undivided.layers.base import Layer
 
 if TYPE_CHECKING:
@@ -42,13 +42,12 @@ class Conv2D(Layer):
         1, doc="how far apart windows begin, down and across", at_least=1
     )
     padding: Literal["valid", "same"] = argument("valid", doc="whether windows reach over the edge")
-    activation: Function | None = argument(None, doc="f; without it the layer is linear")
+    activation: Ending | None = argument(None, doc="f; without it the layer is linear")
     bias: bool = argument(True, doc="whether b is added")
 
     def lower(self, builder: Builder, x: Value) -> Value:
         y = builder.windows(x, pair(self.kernel_size), pair(self.strides), self.padding)
-        y = builder.linear(y, self.filters, bias=self.bias)
-        return y if self.activation is None else builder.activation(y, self.activation)
+        return ended(builder, builder.linear(y, self.filters, bias=self.bias), self.activation)
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Conv1D(Layer):
     kernel_size: int = argument(doc="how many tokens a window has", at_least=1)
     strides: int = argument(1, doc="how far apart windows begin", at_least=1)
     padding: Literal["valid", "same"] = argument("valid", doc="whether windows reach over the ends")
-    activation: Function | None = argument(None, doc="f; without it the layer is linear")
+    activation: Ending | None = argument(None, doc="f; without it the layer is linear")
     bias: bool = argument(True, doc="whether b is added")
 
     def lower(self, builder: Builder, x: Value) -> Value:
@@ -79,8 +78,7 @@ class Conv1D(Layer):
         y = builder.windows(row, (1, self.kernel_size), (1, self.strides), self.padding)
         tokens, width = y.shape[1:]
         y = builder.reshape(y, (tokens, width))
-        y = builder.linear(y, self.filters, bias=self.bias)
-        return y if self.activation is None else builder.activation(y, self.activation)
+        return ended(builder, builder.linear(y, self.filters, bias=self.bias), self.activation)
 
 
 def pair(size: int | Pair) -> Pair:

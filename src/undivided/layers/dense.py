@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from undivided.description import argument
 from undivided.errors import ArgumentError
-from undivided.layers.activation import Function
+from undivided.layers.activation import Ending, ended
 from undivided.layers.base import Layer
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Dense(Layer):
     example: ClassVar[tuple[str, ...]] = ("(16)", 'Dense(32, activation="relu")', "Output(10)")
 
     units: int = argument(doc="the width of what comes out", at_least=1)
-    activation: Literal[Function, "softmax"] | None = argument(
+    activation: Literal[Ending, "softmax"] | None = argument(
         None, doc="f; without it the layer is linear"
     )
     bias: bool = argument(True, doc="whether b is added")
@@ -34,10 +34,7 @@ class Dense(Layer):
     )
 
     def lower(self, builder: Builder, x: Value) -> Value:
-        y = scores(builder, x, self)
-        if self.activation == "softmax":
-            return builder.softmax(y)
-        return y if self.activation is None else builder.activation(y, self.activation)
+        return ended(builder, scores(builder, x, self), self.activation)
 
 
 @dataclass(frozen=True)
@@ -45,21 +42,25 @@ class Output(Layer):
     """The last linear layer. It gives scores (logits); the loss and `predict_proba` apply softmax.
 
     `activation="softmax"` says that the scores are those of classes; it costs nothing in
-    training, where the loss is computed from the logits.
+    training, where the loss is computed from the logits. "sigmoid" is for outputs that each are a
+    yes or no, and left to the binary cross-entropy likewise.
     """
 
     prefix: ClassVar[str] = "output"
     example: ClassVar[tuple[str, ...]] = ("(16)", "Output(10)")
 
     units: int = argument(doc="how many scores: one for each class", at_least=1)
-    activation: Literal["softmax", "linear"] = argument("softmax", doc="what the scores mean")
+    activation: Literal["softmax", "sigmoid", "linear"] = argument(
+        "softmax", doc="what the scores mean"
+    )
     bias: bool = argument(True, doc="whether a bias is added")
     tied_to: str | None = argument(
         None, doc="the Embedding whose table, over √width, is W; its ids are the units"
     )
 
     def lower(self, builder: Builder, x: Value) -> Value:
-        return scores(builder, x, self)
+        y = scores(builder, x, self)
+        return ended(builder, y, "sigmoid") if self.activation == "sigmoid" else y
 
 
 def scores(builder: Builder, x: Value, layer: Dense | Output) -> Value:

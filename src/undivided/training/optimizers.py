@@ -126,7 +126,7 @@ class Optimizer(Description, family=True):
 
 
 @dataclass(frozen=True)
-class SGD(Optimizer):
+class SGD(Optimizer, also=("sgd",)):
     """p ← p − η·g; with momentum μ: v ← μ·v + g, p ← p − η·v; Nesterov's: p ← p − η·(g + μ·v)."""
 
     slots: ClassVar[tuple[str, ...]] = ("velocity",)
@@ -154,7 +154,7 @@ class SGD(Optimizer):
 
 
 @dataclass(frozen=True)
-class Adam(Optimizer):
+class Adam(Optimizer, also=("adam",)):
     """m ← β₁m + (1−β₁)g, v ← β₂v + (1−β₂)g², p ← p − η·m̂/(√v̂ + ε).
 
     m̂ = m/(1−β₁ᵗ) and v̂ = v/(1−β₂ᵗ).
@@ -182,7 +182,7 @@ class Adam(Optimizer):
 
 
 @dataclass(frozen=True)
-class AdamW(Adam):
+class AdamW(Adam, also=("adamw",)):
     """Adam with decoupled decay: p ← p·(1 − η·λ) first, where the parameter decays.
 
     Weights of linear layers decay; biases, normalisations and positions do not.
