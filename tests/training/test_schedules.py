@@ -79,6 +79,17 @@ def test_step_by_step_against_torch(name: str) -> None:
     np.testing.assert_allclose(found, theirs(torch, make, rate), rtol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+def test_a_warm_up_goes_before_any(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    schedule, rate, make = CASES[name]
+    after = theirs(torch, make, rate)[: STEPS - 5]
+    up = np.linspace(0.2, 1, 6)[:-1] * after[0]
+    found = [Warmup(schedule, 5, start=0.2).at(step) for step in range(STEPS)]
+    np.testing.assert_allclose(found, [*up, *after], rtol=1e-10)
+
+
 def test_what_comes_after_the_last_step() -> None:
     assert CosineDecay(0.1, 10, alpha=0.5).at(1000) == pytest.approx(0.05)
     assert OneCycle(0.1, 10).at(1000) == pytest.approx(0.1 / 25 / 1e4)
