@@ -52,12 +52,52 @@ def test_names_that_differ() -> None:
         "body.bias": "features.0.bias",
         "head.weight": "out",
     }
-    assert "'nan' holds float64 that are not all finite" in report.unmatched["head.bias"]
+    assert "'nan' holds float64 that are not all finite as float32" in report.unmatched["head.bias"]
     report = model.load_weights(arrays, match=lambda name: "out" if name == "head.weight" else None)
     assert list(report.matched) == ["head.weight"]
     assert report.unmatched["body.bias"] == "match has no name for it."
     assert report.unused == ("features.0.weight", "features.0.bias", "nan")
     assert model.load_weights({}).unmatched["body.bias"] == "there is no tensor 'body.bias'."
+
+
+def test_half_of_a_float_is_read_from_files(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    save = pytest.importorskip("safetensors.torch").save_file
+    weights = torch.arange(20, dtype=torch.float32).reshape(4, 5) / 7
+    for kind in (torch.bfloat16, torch.float16, torch.float64):
+        save({"body.weight": weights.to(kind)}, tmp_path / "half")
+        model = Model(network())
+        assert list(model.load_weights(tmp_path / "half").matched) == ["body.weight"]
+        expected = weights.to(kind).float().numpy()
+        np.testing.assert_array_equal(model.parameters["body.weight"], expected)
+    save({"body.weight": weights.to(torch.float8_e4m3fn)}, tmp_path / "quarter")
+    with pytest.raises(
+        ModelFileError, match=r"'body\.weight' is of the type F8_E4M3, which is not"
+    ):
+        Model(network()).load_weights(tmp_path / "quarter")
+
+
+def test_numbers_that_do_not_fit_stay_out() -> None:
+    model = Model(network())
+    before = model.parameters["body.bias"].copy()
+    report = model.load_weights({"body.bias": np.full(5, 1e300), "head.bias": np.ones(3, bool)})
+    assert "'body.bias' holds float64 that are not all finite as" in report.unmatched["body.bias"]
+    assert "'head.bias' holds bool, which are no numbers" in report.unmatched["head.bias"]
+    np.testing.assert_array_equal(model.parameters["body.bias"], before)
+
+
+def test_what_cannot_be_matched_at_all() -> None:
+    model = Model(network())
+    with pytest.raises(
+        ArgumentError, match=r"'bodi\.\*' in the 'match' .*none of a parameter here"
+    ):
+        model.load_weights({}, match={"bodi.*": "features.*"})
+    with pytest.raises(
+        ArgumentError, match=r"'match' of load_weights must be a mapping .* Got 3\."
+    ):
+        model.load_weights({}, match=3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"'source' of load_weights must be .* Got NoneType\."):
+        model.load_weights(None)  # type: ignore[arg-type]
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

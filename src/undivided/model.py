@@ -490,6 +490,12 @@ class Model:
         """
         from undivided.weights import load_into, read_tensors
 
+        if not isinstance(source, (str, os.PathLike, Mapping)):
+            raise ArgumentError(
+                "The 'source' of load_weights must be the path of a safetensors file, or arrays "
+                f"by name. Got {type(source).__name__}.",
+                argument="source",
+            )
         tensors = source if isinstance(source, Mapping) else read_tensors(source)
         return load_into(self.parameters, tensors, match)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from undivided.errors import ModelFileError
+from undivided.errors import ArgumentError, ModelFileError, suggest
 from undivided.plan.plan import show_shape
 from undivided.torch_states import array_of
 
@@ -46,17 +46,35 @@ class WeightsReport:
 
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """All tensors of a safetensors file, whoever wrote it."""
-    from safetensors.numpy import load_file
+    from safetensors import deserialize
 
     file = Path(os.path.expanduser(path))
     if not file.is_file():
         raise ModelFileError(f"{file}: there is no such file.")
     try:
-        return load_file(file)
+        tensors = deserialize(file.read_bytes())
     except Exception as error:  # whatever the safetensors package raises on a damaged file
         raise ModelFileError(
             f"{file}: expected a whole safetensors file, found: {error}. Copy or save it again."
         ) from error
+    ordered = sorted(tensors, key=lambda entry: entry[0])
+    return {name: _decoded(tensor, name, file) for name, tensor in ordered}
+
+
+_TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "BOOL": "?", "I8": "i1", "U8": "u1"}
+_TYPES |= {f"{kind}{bits}": f"<{kind.lower()}{bits // 8}" for kind in "IU" for bits in (16, 32, 64)}
+
+
+def _decoded(tensor: Mapping[str, Any], name: str, file: Path) -> np.ndarray:
+    kind, shape, data = tensor["dtype"], tensor["shape"], bytes(tensor["data"])
+    if kind == "BF16":  # the upper half of a float32
+        upper = np.frombuffer(data, "<u2").astype(np.uint32) << 16
+        return upper.view(np.float32).reshape(shape)
+    if kind not in _TYPES:
+        raise ModelFileError(
+            f"{file}: the tensor {name!r} is of the type {kind}, which is not read. Save it as F32."
+        )
+    return np.frombuffer(data, _TYPES[kind]).reshape(shape)
 
 
 def load_into(
@@ -65,7 +83,7 @@ def load_into(
     match: Match | None = None,
 ) -> WeightsReport:
     """Copy tensors into the parameters that they match in name and shape."""
-    name_of = _names(match)
+    name_of = _names(match, parameters)
     matched: dict[str, str] = {}
     unmatched: dict[str, str] = {}
     values: dict[str, np.ndarray] = {}
@@ -82,22 +100,47 @@ def load_into(
                     f"{theirs!r} has the shape {show_shape(found.shape)}, "
                     f"and it {show_shape(parameter.shape)}."
                 )
-            elif found.dtype.kind not in "fiu" or not np.isfinite(found).all():
-                unmatched[name] = f"{theirs!r} holds {found.dtype} that are not all finite numbers."
+            elif found.dtype.kind not in "fiu":
+                unmatched[name] = f"{theirs!r} holds {found.dtype}, which are no numbers to learn."
+            elif not np.isfinite(cast := _cast(found, parameter.dtype)).all():
+                unmatched[name] = (
+                    f"{theirs!r} holds {found.dtype} that are not all finite as {parameter.dtype}."
+                )
             else:
-                matched[name], values[name] = theirs, found
+                matched[name], values[name] = theirs, cast
     for name, value in values.items():
         parameters[name][...] = value
     used = set(matched.values())
     return WeightsReport(matched, unmatched, tuple(name for name in tensors if name not in used))
 
 
-def _names(match: Match | None) -> Callable[[str], str | None]:
+def _cast(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    with np.errstate(over="ignore"):  # what becomes infinite is refused
+        return values.astype(dtype)
+
+
+def _names(match: Match | None, parameters: Mapping[str, Any]) -> Callable[[str], str | None]:
     if match is None:
         return lambda name: name
     if callable(match):
         return match
+    if not isinstance(match, Mapping):
+        raise ArgumentError(
+            "The 'match' of load_weights must be a mapping from names here to names there, or a "
+            f"function. Got {match!r:.80}.",
+            argument="match",
+        )
     given = dict(match)
+    for ours in given:
+        beginning = ours[:-1] if ours.endswith("*") else None
+        if not any(
+            n == ours or (beginning is not None and n.startswith(beginning)) for n in parameters
+        ):
+            raise ArgumentError(
+                f"The name {ours!r} in the 'match' of load_weights is none of a parameter here."
+                f"{suggest(ours, parameters)}",
+                argument="match",
+            )
 
     def name_of(name: str) -> str | None:
         if name in given:
