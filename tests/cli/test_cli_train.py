@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from small_program import ENGINES, NETWORK, Run, arrays
 
 import undivided
 from undivided.cli import main
+from undivided.training.logs import Log
 
 EPOCH = re.compile(r"Epoch (\d+) \| loss=\d+\.\d{6} \| time=\d+\.\d{3}s \| test_acc=\d+\.\d{2}%")
 
@@ -156,6 +158,22 @@ class TestFlags:
     def test_quiet(self, run: Run) -> None:
         assert run("train", "small.neural", "--quiet").stdout == ""
         assert os.path.exists("small.safetensors")
+
+
+def test_a_full_disk_loses_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, lines = Log._write, []
+
+    def full(log: Log, line: str) -> None:
+        lines.append(line)
+        if len(lines) == 3:  # the head, the first epoch, and then
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(log, line)
+
+    monkeypatch.setattr(Log, "_write", full)
+    result = run("train", "small.neural", "--log", "log.csv", "-e", 5, code=1)
+    assert "in all, is saved in small.safetensors.\n" in result.stderr
+    assert result.stderr.endswith("no space left on its device. Make room there.\n")
+    assert undivided.load("small.safetensors", engine="reference").epochs in (1, 2)
 
 
 class TestTargets:

@@ -6,6 +6,7 @@ wrongly (a flag, a recipe or file that is not there); 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Any, NoReturn
 
@@ -56,7 +57,10 @@ class Program(click.Group):
             click.echo(f"Error: there is not enough memory. {error}".rstrip(), err=True)
             code = 1
         except OSError as error:
-            click.echo(f"Error: {error}", err=True)
+            reason = str(error)
+            if error.errno == errno.ENOSPC and error.filename is None:
+                reason = "what this writes has no space left on its device. Make room there."
+            click.echo(f"Error: {reason}", err=True)
             code = 1
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -52,10 +52,11 @@ class Session:
         try:
             with self._watcher(len(dataset.train)) as watcher:
                 return model.fit(dataset.train, dataset.test, progress=watcher)
-        except (KeyboardInterrupt, BrokenPipeError) as stop:
-            # Whether a person had enough or closed the pager: what was learned is worth keeping.
+        except (KeyboardInterrupt, OSError) as stop:
+            # Whether a person had enough or closed the pager, or a log found the disk full: what
+            # was learned is worth keeping.
             self._keep(model)
-            if isinstance(stop, BrokenPipeError):
+            if isinstance(stop, OSError):
                 raise
             raise click.exceptions.Exit(130) from None
 
