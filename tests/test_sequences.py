@@ -137,8 +137,11 @@ def test_a_sequence_is_over_behind_its_end() -> None:
 
 
 def test_targets_are_shifted_behind_the_first() -> None:
-    np.testing.assert_array_equal(shifted(np.array([[5, 6, -1]]), 2), [[2, 5, 6]])
-    packed = shifted([np.array([5, -1, 6]), np.array([7])], 0)
+    def target(begins_with: int) -> Input:
+        return Input("target", (Ragged("target"),), 9, begins_with=begins_with)
+
+    np.testing.assert_array_equal(shifted(np.array([[5, 6, -1]]), target(2)), [[2, 5, 6]])
+    packed = shifted([np.array([5, -1, 6]), np.array([7])], target(0))
     assert [each.tolist() for each in packed] == [[0, 5, 0], [0]]
     entry = Input("target", (Ragged("target"),), 9, 0)
     ends = up_to_their_ends([[4, 0, 0], [1, 2, 3]], entry, "y")
@@ -170,6 +173,47 @@ def test_a_decoder_without_an_embedded_source_says_what_to_do() -> None:
     )
     with pytest.raises(undivided.ShapeError, match=r"declare input: \{ source: "):
         undivided.parse(text).plan()
+
+
+@pytest.mark.parametrize(
+    ("last", "loss"),
+    [
+        ("Dense(12)", "sparse_categorical_crossentropy"),
+        ("GlobalAveragePooling1D() Dense(9)", "sparse_categorical_crossentropy"),
+        ("Dense(9)", "categorical_crossentropy"),
+        ("Dense(9)", "mse"),
+    ],
+)
+def test_targets_that_a_decoder_could_not_be_given(last: str, loss: str) -> None:
+    text = f"""network N {{
+      input: (6)
+      layers: Embedding(9, 16) TransformerEncoder(2) TransformerDecoder(2) {last}
+      loss: "{loss}"
+    }}"""
+    with pytest.raises(undivided.ShapeError, match=r"score up to 9 of them, .*\n  3 \| .*Dense\("):
+        undivided.parse(text).plan()
+
+
+@pytest.mark.parametrize("ignore", [-1, 9, 200])
+@pytest.mark.parametrize("lengths", [(6, 6), (6, 3)])
+def test_targets_that_do_not_count_are_no_ids(ignore: int, lengths: tuple[int, int]) -> None:
+    """What follows them is learned as if the first id stood there."""
+    network = undivided.parse(f"""network N {{
+      input: (6)
+      layers: Embedding(9, 16) TransformerEncoder(2) TransformerDecoder(2) Dense(9)
+      loss: SparseCategoricalCrossentropy(ignore={ignore})
+    }}""")
+    x = np.arange(12).reshape(2, 6) % 9
+    rows = [row[:n] for row, n in zip(x[:, ::-1].copy(), lengths, strict=True)]
+    rows[0][2] = ignore
+    y = np.stack(rows) if len(set(lengths)) == 1 else rows
+    found = shifted(y, undivided.Model(network).plan.inputs[1])
+    assert list(found[0]) == [0, *rows[0][:2], 0, *rows[0][3:-1]]
+    losses = [
+        undivided.Model(network, seed=1, engine=engine).fit((x, y), epochs=2)[-1].loss
+        for engine in ("native", "reference")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,17 +38,19 @@ def up_to_their_ends(y: Any, entry: Input, where: str) -> Any:
     return [row[: end[0] + 1] if len(end) else row for row, end in zip(rows, ends, strict=True)]
 
 
-def shifted(y: Any, begins_with: int) -> Samples:
+def shifted(y: Any, target: Input) -> Samples:
     """What a decoder is given: each target after the one before it, the first after an id.
 
-    A target that does not count (a number below 0) stands as that id.
+    A target that does not count and is no id either stands as that id too.
     """
+    begins_with, vocabulary = target.begins_with, target.vocabulary
+    assert begins_with is not None and vocabulary is not None
     if isinstance(y, np.ndarray) and y.dtype != object:
         before = np.full((len(y), 1), begins_with, np.int32)
         ids = np.concatenate([before, y[:, :-1].astype(np.int32)], axis=1)
-        return np.where(ids < 0, begins_with, ids)
+        return np.where((ids < 0) | (ids >= vocabulary), begins_with, ids)
     rows = [np.concatenate([[begins_with], row[:-1]]).astype(np.int32) for row in y]
-    return Packed([np.where(row < 0, begins_with, row) for row in rows])
+    return Packed([np.where((r < 0) | (r >= vocabulary), begins_with, r) for r in rows])
 
 
 class Choice:

@@ -593,7 +593,7 @@ class Model:
             y = up_to_their_ends(y, target, f"{dot}y")
             source, _ = self._input(x, self.plan.input, f"{dot}x", mask)
             targets = checked_targets(y, self.plan, len(source), f"{dot}y", weights)
-            return Several(source, shifted(y, target.begins_with)), targets
+            return Several(source, shifted(y, target)), targets
         samples, real = self._inputs(x, f"{dot}x", mask)
         lengths, own = None, self.plan.output.shape[:1]
         like = [entry.shape[:1] for entry in self.plan.inputs]

@@ -47,6 +47,7 @@ def lower(network: Network, *, ragged: bool = False) -> Plan:
     x: Value = builder.inputs[0]
     for layer in network.layers:
         x = builder.lower(layer, x)
+    builder.check_decoding(x, network)
     x = builder.logits(x, network.loss.link)
     return Plan(
         name=network.name,
@@ -270,6 +271,24 @@ class Builder(Primitives):
                 "the source's table; prediction generates"
             )
         return self.inputs[1]
+
+    def check_decoding(self, x: Value, network: Network) -> None:
+        """What a decoder is given are targets: they must be ids that its table has rows for."""
+        target = self.inputs[-1]
+        if target.begins_with is None or target.vocabulary is None:
+            return
+        scored = len(x.shape) == 2 and x.shape[0] == target.shape[0]
+        if scored and x.width <= target.vocabulary and network.loss.targets == "classes":
+            return
+        error = ShapeError(
+            "A decoder that begins with the targets, shifted right by one, learns ids: the last "
+            f"layer must score up to {target.vocabulary} of them, as many as the Embedding has, "
+            "for each position, and the loss be sparse_categorical_crossentropy. The network gives "
+            f"{show_shape(x.shape)}, and its loss is {network.loss}. For anything else declare "
+            "input: { source: (…), target: (…) }."
+        )
+        error.layer = network.layers[-1]
+        raise error
 
     def embed_target(self, target: Value) -> Value:
         """The stream of the target, embedded as the source is where it has ids."""
