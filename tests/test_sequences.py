@@ -194,6 +194,14 @@ def test_targets_that_a_decoder_could_not_be_given(last: str, loss: str) -> None
         undivided.parse(text).plan()
 
 
+def test_ids_that_no_row_stands_for_are_not_generated() -> None:
+    text = "network L { input: (8) layers: Embedding(7, 8) TransformerDecoder(2) Dense(40) }"
+    with pytest.raises(ArgumentError, match=r"scores 40 ids, and its Embedding has 7: it could no"):
+        Model(undivided.parse(text)).generate([1, 2, 3], 12)
+    fewer = Model(undivided.parse(text.replace("40", "5")))
+    assert max(fewer.generate([1, 2, 3], 12, temperature=2.0)) < 5
+
+
 @pytest.mark.parametrize("ignore", [-1, 9, 200])
 @pytest.mark.parametrize("lengths", [(6, 6), (6, 3)])
 def test_targets_that_do_not_count_are_no_ids(ignore: int, lengths: tuple[int, int]) -> None:

@@ -357,6 +357,11 @@ class Model:
         """
         choice = Choice(temperature, top_k, top_p, seed)
         target = self.plan.inputs[-1]
+        if target.vocabulary is not None and self.plan.output.width > target.vocabulary:
+            raise ArgumentError(
+                f"{self.network.name} scores {self.plan.output.width} ids, and its Embedding has "
+                f"{target.vocabulary}: it could not go on from what it says. Make them as many."
+            )
         if target.vocabulary is None or self.plan.output.shape[:-1] != target.shape:
             raise ArgumentError(
                 f"generate is for networks that score ids for each token of a sequence of ids. "
