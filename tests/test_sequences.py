@@ -198,6 +198,15 @@ def test_ids_that_no_row_stands_for_are_not_generated() -> None:
     text = "network L { input: (8) layers: Embedding(7, 8) TransformerDecoder(2) Dense(40) }"
     with pytest.raises(ArgumentError, match=r"scores 40 ids, and its Embedding has 7: it could no"):
         Model(undivided.parse(text)).generate([1, 2, 3], 12)
+    pair = "source: (6), target: (4)"
+    text = text.replace("(8) ", f"{{ {pair} }} ", 1).replace("40", "7")
+    both = text.replace("TransformerDecoder(2)", "TransformerEncoder(2) TransformerDecoder(2)")
+    with pytest.raises(ArgumentError, match=r"given its targets as an input of their own"):
+        Model(undivided.parse(both)).generate([1, 2, 3], 12)
+
+
+def test_fewer_scores_than_ids_will_do() -> None:
+    text = "network L { input: (8) layers: Embedding(7, 8) TransformerDecoder(2) Dense(40) }"
     fewer = Model(undivided.parse(text.replace("40", "5")))
     assert max(fewer.generate([1, 2, 3], 12, temperature=2.0)) < 5
 

@@ -98,6 +98,8 @@ class TestRefusals:
         assert "must be finite numbers ≥ 0" in wrong([1, -1, 1])
         assert "must be finite numbers ≥ 0" in wrong([1, np.nan, 1])
         assert "must be numbers; they are <U1" in wrong(np.array(["a", "b", "c"]))
+        assert "must be finite numbers ≥ 0" in wrong([1, 1e300, 1])
+        assert "No target of train.y counts" in wrong([1e-300, 1e-40, 0])
         assert wrong(np.zeros(3)) == (
             "No target of train.y counts: all are ignored or have the weight 0."
         )

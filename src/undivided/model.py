@@ -357,6 +357,11 @@ class Model:
         """
         choice = Choice(temperature, top_k, top_p, seed)
         target = self.plan.inputs[-1]
+        if len(self.plan.inputs) > 1 and target.begins_with is None:
+            raise ArgumentError(
+                f"{self.network.name} is given its targets as an input of their own, so none are "
+                "generated. predict((source, target)) says what it makes of both."
+            )
         if target.vocabulary is not None and self.plan.output.width > target.vocabulary:
             raise ArgumentError(
                 f"{self.network.name} scores {self.plan.output.width} ids, and its Embedding has "

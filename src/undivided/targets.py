@@ -325,10 +325,11 @@ def _row_weights(weights: Any, count: int, rows: Sequence[int], where: str) -> n
         )
     if flat.dtype.kind not in "iubf":
         raise DataError(f"{name} must be numbers; they are {flat.dtype}.")
-    flat = np.ascontiguousarray(flat, np.float32)
+    with np.errstate(over="ignore"):  # what becomes infinite is refused
+        flat = np.ascontiguousarray(flat, np.float32)
     if not np.isfinite(flat).all() or (flat < 0).any():
         raise DataError(f"{name} must be finite numbers ≥ 0.")
-    return flat
+    return np.where(flat < np.finfo(np.float32).tiny, np.float32(0), flat)  # as engines take them
 
 
 def _check_lengths(found: Sequence[int], lengths: Sequence[int], where: str) -> None:
