@@ -364,13 +364,13 @@ NB_MODULE(_native, m) {
            [](Session& self, const Floats& parameters, const std::vector<Floats>& slots,
               const SamplesView& samples, const TargetsView& targets,
               nb::ndarray<const uint32_t, nb::c_contig, nb::device::cpu> order, int64_t batch,
-              int64_t slice, nb::handle rule, int64_t first_step,
+              int64_t slice, nb::handle rule, int64_t first_step, int64_t optimizer_steps,
               nb::ndarray<const double, nb::c_contig, nb::device::cpu> learning_rates,
               int threads, uint64_t seed) {
              std::vector<Update> updates;
              for (size_t i = 0; i < learning_rates.size(); ++i)
                updates.push_back(update_of(rule, learning_rates.data()[i],
-                                           first_step + (int64_t)i + 1, slots));
+                                           optimizer_steps + (int64_t)i + 1, slots));
              Outputs none;
              Work work = work_for(samples, parameters, none);
              work.targets = &targets.targets;
@@ -385,7 +385,7 @@ NB_MODULE(_native, m) {
              return nb::make_tuple(done.losses, done.failed);
            },
            "parameters"_a, "slots"_a, "samples"_a, "targets"_a, "order"_a, "batch"_a, "slice"_a, "rule"_a,
-           "first_step"_a, "learning_rates"_a, "threads"_a, "seed"_a = 0);
+           "first_step"_a, "optimizer_steps"_a, "learning_rates"_a, "threads"_a, "seed"_a = 0);
 }
 
 }  // namespace undivided

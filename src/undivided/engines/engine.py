@@ -155,11 +155,13 @@ class Engine(Protocol):
         batch_size: int,
         first_step: int,
         learning_rates: np.ndarray,
+        optimizer_steps: int | None = None,
     ) -> TrainedSteps:
         """Take one step for each learning rate, over the samples that `order` (uint32) names.
 
         The first step takes order[:batch_size] and so on; the last may be short. `first_step`
-        is how many steps the optimizer has taken before (Adam's t − 1). A batch's gradient is
-        that of its mean loss. Stops before a step whose loss is not finite.
+        is how many steps there were before: the number that dropout's coins know. The optimizer
+        has taken as many (Adam's t − 1), unless `optimizer_steps` says that it began anew. A
+        batch's gradient is that of its mean loss. Stops before a step whose loss is not finite.
         """
         ...

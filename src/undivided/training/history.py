@@ -80,7 +80,8 @@ class TrainingState:
 
     `order` is permuted again and again: an epoch shuffles what the epoch before left.
     `optimizer_steps` is Adam's t; it differs from `steps` in a model that was loaded, whose
-    optimizer starts its averages anew while its schedule of learning rates goes on. `end` is the
+    optimizer starts its averages anew while its schedule of learning rates and dropout's coins go
+    on. `end` is the
     number of steps after which the fit that is running, or the last one, ends.
     """
 

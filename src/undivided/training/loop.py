@@ -156,7 +156,7 @@ class _Run:
         rates = self._rates(steps)
         started = perf_counter()
         result = self.engine.train(
-            self.x, self.y, chunk, self.batch_size, state.optimizer_steps, rates
+            self.x, self.y, chunk, self.batch_size, state.steps, rates, state.optimizer_steps
         )
         elapsed = perf_counter() - started
         taken = len(result.losses)

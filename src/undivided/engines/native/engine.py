@@ -207,6 +207,7 @@ class NativeEngine:
         batch_size: int,
         first_step: int,
         learning_rates: np.ndarray,
+        optimizer_steps: int | None = None,
     ) -> TrainedSteps:
         batch = _Batch(self, x)
         losses, failed = self._session("train").train(
@@ -219,6 +220,7 @@ class NativeEngine:
             self._schedule.slice_samples(batch_size),
             self._rule,
             first_step,
+            first_step if optimizer_steps is None else optimizer_steps,
             np.ascontiguousarray(learning_rates, np.float64),
             self.threads,
             self.seed,

@@ -201,9 +201,11 @@ class ReferenceEngine:
         batch_size: int,
         first_step: int,
         learning_rates: np.ndarray,
+        optimizer_steps: int | None = None,
     ) -> TrainedSteps:
         """Take one step for each learning rate, over the samples that `order` names."""
         losses: list[float] = []
+        before = first_step if optimizer_steps is None else optimizer_steps
         targets = self._targets(x, y)
         order = checked_order(order, len(x), batch_size, len(learning_rates))
         for number, rate in enumerate(learning_rates):
@@ -213,7 +215,7 @@ class ReferenceEngine:
             loss, gradients = self.loss_and_gradients(take(x, batch), chosen, step)
             if not np.isfinite(loss):
                 return TrainedSteps(np.array(losses, np.float64), failed=True)
-            self._update(gradients, first_step + number + 1, float(rate))
+            self._update(gradients, before + number + 1, float(rate))
             losses.append(loss * chosen.weight_of())
         return TrainedSteps(np.array(losses, np.float64), failed=False)
 
