@@ -8,6 +8,7 @@ import stat
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from undivided import (
     SGD,
     Adam,
     Dense,
+    Dropout,
     Flatten,
     Model,
     ModelFileError,
@@ -97,6 +99,34 @@ class TestRoundTrip:
         assert [entry.epoch for entry in history] == [3, 4, 5]
         for name, values in whole.parameters.items():
             assert np.array_equal(again.parameters[name], values)
+
+    @pytest.mark.parametrize("engine", ["native", "reference"])
+    @pytest.mark.parametrize("optimizer", [SGD(0.1), Adam(0.01), SGD(0.1, momentum=0.9)], ids=str)
+    def test_training_goes_on_to_the_bit(
+        self, path: Path, engine: Literal["native", "reference"], optimizer: Any
+    ) -> None:
+        """With dropout, whose coins must not be those of the beginning again."""
+        layers = (Flatten(), Dense(8, "relu"), Dropout(0.5), Output(3))
+        network = Network((3, 2), layers, optimizer=optimizer, train=Train(batch_size=4))
+        whole, half = Model(network, engine=engine), Model(network, engine=engine)
+        whole.fit((X, Y), epochs=5)
+        half.fit((X, Y), epochs=2)
+        half.save(path, optimizer=bool(optimizer.kept()))
+        again = undivided.load(path, engine=engine)
+        again.fit((X, Y), epochs=3)
+        for name, values in whole.parameters.items():
+            assert np.array_equal(again.parameters[name], values)
+
+    def test_averages_that_are_missing_or_of_another_shape(self, path: Path) -> None:
+        trained(Network(NETWORK.input, NETWORK.layers, optimizer=Adam(0.01))).save(path, True)
+        assert len(load_file(path)) == 3 * 4
+        name = "optimizer/mean/dense_1.bias"
+        rewrite(path, lambda header: header.update(other=header.pop(name)))
+        assert f"12 tensors of its network, found 12; missing: {name!r}" in refused(path)
+        trained().save(path, optimizer=True)  # SGD keeps nothing but its count
+        assert load(path)._state.optimizer_steps == 10
+        rewrite(path, lambda header: header["__metadata__"].update(optimizer_steps="x"))
+        assert "expected a whole number as 'optimizer_steps'" in refused(path)
 
     def test_adam_starts_its_averages_anew(self, path: Path) -> None:
         network = Network(NETWORK.input, NETWORK.layers, optimizer=Adam(0.01))

@@ -2,7 +2,8 @@
 
     8 bytes   length of the header, little-endian
     header    JSON: {"__metadata__": {"network": text, …}, name: {dtype, shape, offsets}, …}
-    tensors   float32, in the order of their names
+    tensors   float32, in the order of their names; what the optimizer keeps, where a file has it,
+              as "optimizer/mean/NAME"
 
 A file is written beside its place, brought to the disk and renamed: whatever happens meanwhile,
 the place holds the old file or the new one. What is read is distrusted: everything is compared
@@ -16,7 +17,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,10 @@ class ModelFile:
     generator: tuple[int, ...]
     """The state of the generator, from which the next epoch's shuffle is drawn."""
     parameters: dict[str, np.ndarray]
+    optimizer_steps: int | None = None
+    """How many steps the optimizer has taken, where its averages are in the file."""
+    slots: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    """What the optimizer keeps of each parameter: its averages by name."""
 
 
 # Writing.
@@ -65,9 +70,18 @@ def write_model(path: str | os.PathLike[str], model: ModelFile) -> None:
         "steps": str(model.steps),
         "generator": " ".join(map(str, model.generator)),
     }
-    tensors = {name: np.ascontiguousarray(a, "<f4") for name, a in model.parameters.items()}
+    arrays = dict(model.parameters)
+    if model.optimizer_steps is not None:
+        metadata["optimizer_steps"] = str(model.optimizer_steps)
+        for slot, kept in model.slots.items():
+            arrays |= {_slot_name(slot, name): values for name, values in kept.items()}
+    tensors = {name: np.ascontiguousarray(a, "<f4") for name, a in arrays.items()}
     data = [tensors[name].data for name in sorted(tensors)]
     write_beside(path, [_header(metadata, tensors), *data])
+
+
+def _slot_name(slot: str, parameter: str) -> str:
+    return f"optimizer/{slot}/{parameter}"
 
 
 def _header(metadata: Mapping[str, str], tensors: Mapping[str, np.ndarray]) -> bytes:
@@ -202,9 +216,10 @@ def _read(file: Path) -> ModelFile:
         for name in opened.keys():  # noqa: SIM118 - a handle of safetensors, not a dict
             tensor = opened.get_slice(name)
             found[name] = (tensor.get_dtype(), tuple(tensor.get_shape()))
-        _check_tensors(file, plan, found)
-        parameters = {name: opened.get_tensor(name) for name in plan.parameters}
-    for name, values in parameters.items():
+        slots = plan.optimizer.kept() if "optimizer_steps" in metadata else ()
+        _check_tensors(file, plan, slots, found)
+        arrays = {name: opened.get_tensor(name) for name in found}
+    for name, values in arrays.items():
         if not np.isfinite(values).all():
             raise _refuse(file, f"expected finite numbers, found others in the tensor {name!r}")
     return ModelFile(
@@ -213,7 +228,9 @@ def _read(file: Path) -> ModelFile:
         _count(file, metadata, "epochs"),
         _count(file, metadata, "steps"),
         _generator(file, metadata),
-        parameters,
+        {name: arrays[name] for name in plan.parameters},
+        _count(file, metadata, "optimizer_steps") if "optimizer_steps" in metadata else None,
+        {slot: {n: arrays[_slot_name(slot, n)] for n in plan.parameters} for slot in slots},
     )
 
 
@@ -256,10 +273,16 @@ def _plan(file: Path, network: Network) -> Plan:
 
 
 def _check_tensors(
-    file: Path, plan: Plan, found: Mapping[str, tuple[str, tuple[int, ...]]]
+    file: Path,
+    plan: Plan,
+    slots: Iterable[str],
+    found: Mapping[str, tuple[str, tuple[int, ...]]],
 ) -> None:
-    missing = [name for name in plan.parameters if name not in found]
-    extra = [name for name in found if name not in plan.parameters]
+    wanted = {name: parameter.shape for name, parameter in plan.parameters.items()}
+    for slot in slots:
+        wanted |= {_slot_name(slot, name): p.shape for name, p in plan.parameters.items()}
+    missing = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
     if missing or extra:
         parts = []
         for kind, names in (("missing", missing), ("not of this network", extra)):
@@ -268,15 +291,15 @@ def _check_tensors(
                 parts.append(f"{kind}: {', '.join(repr(n[:80]) for n in names[:5])}{more}")
         raise _refuse(
             file,
-            f"expected the {len(plan.parameters)} tensors of its network, found {len(found)}; "
+            f"expected the {len(wanted)} tensors of its network, found {len(found)}; "
             + "; ".join(parts),
         )
-    for name, parameter in plan.parameters.items():
+    for name, expected in wanted.items():
         dtype, shape = found[name]
-        if (dtype, shape) != ("F32", parameter.shape):
+        if (dtype, shape) != ("F32", expected):
             raise _refuse(
                 file,
-                f"expected the tensor {name!r} as F32 {show_shape(parameter.shape)}, "
+                f"expected the tensor {name!r} as F32 {show_shape(expected)}, "
                 f"found {dtype} {show_shape(shape)}",
             )
 

@@ -509,20 +509,25 @@ class Model:
         tensors = source if isinstance(source, Mapping) else read_tensors(source)
         return load_into(self.parameters, tensors, match)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], optimizer: bool = False) -> None:
         """Write a safetensors file (float32) with the network's text; `load` reads it back.
 
-        The file is whole or not there: it is written beside its place and then renamed.
+        The file is whole or not there: it is written beside its place and then renamed. With
+        `optimizer` it holds what the optimizer keeps too, up to twice as much again: a `fit` of
+        the loaded model then goes on to the bit as this one would.
         """
         from undivided.files import ModelFile, write_model
 
         state = self._state
         generator = tuple(state.generator.state)
-        parameters = dict(self.parameters)
-        write_model(
-            path,
-            ModelFile(self.network, self.seed, state.epochs, state.steps, generator, parameters),
+        file = ModelFile(
+            self.network, self.seed, state.epochs, state.steps, generator, dict(self.parameters)
         )
+        if optimizer:
+            file = dataclasses.replace(
+                file, optimizer_steps=state.optimizer_steps, slots=self._engine.slots
+            )
+        write_model(path, file)
 
     def export_c(
         self, folder: str | os.PathLike[str], name: str = "undivided", check: Any = None
@@ -655,8 +660,9 @@ def load(
 ) -> Model:
     """The model in a file that `model.save` or `undivided train` wrote.
 
-    It predicts what the saved one did. A `fit` goes on with its epochs, its shuffles and its
-    schedule of learning rates; the optimizer's averages are not in the file and start anew.
+    It predicts what the saved one did. A `fit` goes on with its epochs, its shuffles, its
+    schedule of learning rates and dropout's coins. The optimizer's averages start anew, unless
+    `model.save(path, optimizer=True)` wrote them.
     """
     from undivided.files import read_model
 
@@ -673,8 +679,12 @@ def load(
         )
     state.generator.state = file.generator
     state.epochs, state.steps = file.epochs, file.steps
+    state.optimizer_steps = file.optimizer_steps or 0
     for name, values in file.parameters.items():
         model.parameters[name] = values
+    for slot, kept in file.slots.items():
+        for name, values in kept.items():
+            model._engine.slots[slot][name][...] = values
     return model
 
 
