@@ -81,7 +81,9 @@ std::vector<T> records(const nb::list& list, T (*read)(nb::handle)) {
 
 int64_t whole(nb::handle object, const char* name) { return nb::cast<int64_t>(object.attr(name)); }
 
-Axis read_axis(nb::handle a) { return {whole(a, "rows"), whole(a, "most"), whole(a, "input")}; }
+Axis read_axis(nb::handle a) {
+  return {whole(a, "rows"), whole(a, "most"), whole(a, "input"), whole(a, "continued")};
+}
 Buffer read_buffer(nb::handle b) {
   return {whole(b, "offset"), whole(b, "axis"), whole(b, "width"), whole(b, "stride")};
 }
@@ -338,9 +340,29 @@ NB_MODULE(_native, m) {
              Outputs outputs = outputs_of(arrays, starts, samples.count);
              Work work = work_for(samples, parameters, outputs);
              nb::gil_scoped_release release;
-             self.run(work, samples.count, threads);
+             self.run(work, samples.count, samples.count, threads, false);
            },
            "parameters"_a, "samples"_a, "outputs"_a, "starts"_a, "threads"_a)
+      .def("go_on",
+           [](Session& self, const Floats& parameters, const SamplesView& samples,
+              const std::vector<Floats>& arrays, const std::vector<Floats>& keys,
+              const std::vector<Floats>& values, const std::vector<int64_t>& rows,
+              const Indices& sequences, const Indices& positions, int threads,
+              bool same_parameters) {
+             Outputs outputs = outputs_of(arrays, {}, samples.count);
+             Work work = work_for(samples, parameters, outputs);
+             std::vector<Kept> kept;
+             for (size_t i = 0; i < rows.size(); ++i)
+               kept.push_back({keys[i].data(), values[i].data(), rows[i]});
+             work.kept = kept.data();
+             work.sequences = sequences.data();
+             work.positions = positions.data();
+             nb::gil_scoped_release release;
+             int64_t each = (samples.count + threads - 1) / threads;  // everybody has some
+             self.run(work, samples.count, each, threads, same_parameters);
+           },
+           "parameters"_a, "samples"_a, "outputs"_a, "keys"_a, "values"_a, "rows"_a,
+           "sequences"_a, "positions"_a, "threads"_a, "same_parameters"_a)
       .def("gradients",
            [](Session& self, const Floats& parameters, const SamplesView& samples,
               const TargetsView* targets, int64_t slice,

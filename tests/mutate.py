@@ -78,8 +78,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "checked in float64, where nothing is converted",
     (
         "attention",
-        "positions.alibi(q.shape[1], S, T, bidirectional=True, dtype=q.dtype) → "
-        "positions.alibi(q.shape[1], S, T, bidirectional=True)",
+        "positions.alibi(q.shape[1], S, T, offset=offset, bidirectional=True, dtype=q.dtype) → "
+        "positions.alibi(q.shape[1], S, T, offset=offset, bidirectional=True)",
     ): "slopes are powers of 2 and distances small: float32 holds them exactly",
     (
         "rms_normalize",

@@ -23,10 +23,12 @@ constexpr int64_t kMostInputs = 4;
 
 // How many rows a sample has in values of this axis. `rows` is -1 where samples bring their own:
 // then it is as many as they have of this input.
+// Those of a `continued` axis stand behind the rows that earlier calls brought.
 struct Axis {
   int64_t rows;
   int64_t most;  // the most rows that a sample may have
   int64_t input;
+  int64_t continued;
 };
 
 // A region of the arena, or columns of one: rows of `stride` floats, of which `width` count.
@@ -90,6 +92,9 @@ struct Fold {
   X(copy)          /* dx (+)= dy */                                                           \
   X(store)         /* output of the sample = x */                                             \
   X(store_weights) /* attention weights of the sample = probabilities */                      \
+  X(last)          /* y = the last row of x */                                                \
+  X(keep)          /* keys z and values v go behind those that are kept */                    \
+  X(recall)        /* y = attention of x to the keys and values that are kept */              \
   X(embed)         /* y = table[ids of the sample] */                                         \
   X(rotary)        /* y = x, its pairs turned by their positions */
 
@@ -124,7 +129,8 @@ struct Fold {
   X(heads)                                                                                    \
   X(height) X(across_image) X(depth) X(down) X(across) /* a picture, and a patch of it */     \
   X(slot)                /* which input a load reads, which output array a store writes; which */ \
-                         /* dropout this is */
+                         /* dropout this is; which attention's keys and values are kept */    \
+  X(axis)                /* recall: the axis of its keys */
 
 // Of a loss, the scale is the label smoothing, or Huber's δ.
 #define UNDIVIDED_NUMBER_FIELDS(X) X(scale) X(offset) X(rate) X(softcap)
@@ -193,6 +199,15 @@ struct Targets {
   const double* totals;
 };
 
+// Keys and values of one attention that sequences keep, with room for `rows` of each. Keys lie
+// turned, in tiles of 64 rows, values in rows of whole vectors:
+//   keys [sequence][head][rows / 64][width][64]    values [sequence][head][rows][width padded]
+struct Kept {
+  float* keys;
+  float* values;
+  int64_t rows;
+};
+
 // A group of samples on its way through a program, and everything its kernels may touch.
 struct Work {
   const Program* program;
@@ -215,6 +230,9 @@ struct Work {
   float* const* outputs;           // kStore and kStoreWeights: one array for each slot
   const int64_t* output_elements;  // elements of a sample in each slot, where all have the same
   const int64_t* const* output_start;  // else where each sample begins; null for fixed
+  const Kept* kept;                // one for each slot of keep and recall
+  const int64_t* sequences;        // which sequence each sample goes on with,
+  const int64_t* positions;        // and how many rows it has already
 };
 
 // Rules of update. One call changes the floats [begin, end) of a block's rows.

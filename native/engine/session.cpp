@@ -97,7 +97,7 @@ Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buff
   units_.push_back((int64_t)pieces_.size());
 }
 
-void Session::prepare(const float* parameters, int threads, int64_t gradient_buffers) {
+void Session::make_room(int threads, int64_t gradient_buffers) {
   if ((int)workers_.size() < threads) workers_.resize(threads);
   for (Worker& worker : workers_) {
     worker.arena.at_least(program_.arena_floats);
@@ -106,6 +106,10 @@ void Session::prepare(const float* parameters, int threads, int64_t gradient_buf
   if ((int64_t)slice_gradients_.size() < gradient_buffers)
     slice_gradients_.resize(gradient_buffers);
   for (Memory& memory : slice_gradients_) memory.at_least(gradient_floats_);
+}
+
+void Session::prepare(const float* parameters, int threads, int64_t gradient_buffers) {
+  make_room(threads, gradient_buffers);
   // Parameters are the caller's live arrays: whatever was written there counts from here on.
   float* derived = derived_.at_least(0);
   for (const Block& block : blocks_)
@@ -173,12 +177,13 @@ double Session::run_slice(Worker& worker, Work& work, const Slice& slice, float*
   return loss;
 }
 
-void Session::run(const Work& shared, int64_t count, int threads) {
+void Session::run(const Work& shared, int64_t count, int64_t piece, int threads,
+                  bool same_parameters) {
   std::lock_guard<std::mutex> lock(one_at_a_time_);
-  int64_t piece = std::max<int64_t>(program_.group, 1);
+  piece = std::clamp<int64_t>(piece, 1, std::max<int64_t>(program_.group, 1));
   int64_t pieces = (count + piece - 1) / piece;
   threads = (int)std::clamp<int64_t>(pieces, 1, threads);
-  prepare(shared.parameters, threads, 0);
+  same_parameters ? make_room(threads, 0) : prepare(shared.parameters, threads, 0);
   std::vector<int64_t> members(count);
   std::iota(members.begin(), members.end(), 0);
   std::atomic<int64_t> ticket{0};

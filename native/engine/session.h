@@ -45,8 +45,10 @@ class Session {
           const float* derived, int64_t derived_floats, std::vector<Cells> patterns,
           const Kernels* kernels);
 
-  // Runs samples 0 … count−1 through the program; what it stores goes to `outputs`.
-  void run(const Work& shared, int64_t count, int threads);
+  // Runs samples 0 … count−1 through the program, `piece` (or fewer, a group) at a time; what it
+  // stores goes to `outputs`. Where the parameters are those of the call before, their copies are
+  // not made anew.
+  void run(const Work& shared, int64_t count, int64_t piece, int threads, bool same_parameters);
 
   // One batch of `count` samples in slices of `slice`: the sum of losses, and gradients into
   // `total`.
@@ -71,6 +73,7 @@ class Session {
   class Batches;
 
   FoldWork fold_work(const float* parameters);
+  void make_room(int threads, int64_t gradient_buffers);
   void prepare(const float* parameters, int threads, int64_t gradient_buffers);
   void run_group(Worker& worker, Work& work, int64_t count);
   template <class Wanted>

@@ -60,9 +60,9 @@ UNDIVIDED_INLINE void copy_backward(const Work& work, const Instruction& op) {
 
 UNDIVIDED_INLINE void position_forward(const Work& work, const Instruction& op) {
   const Buffer& y = buffer_of(work, op.y);
-  const float* table = parameters_of(work, op.table);
   for (int64_t s = 0; s < work.count; ++s) {
     int64_t first = start_of(work, y.axis, s), rows = start_of(work, y.axis, s + 1) - first;
+    const float* table = parameters_of(work, op.table) + position_of(work, y.axis, s) * y.stride;
     const float* from = row_of(work, op.x, first);
     float* to = row_of(work, op.y, first);
     for (int64_t i = 0; i < rows * y.stride; i += kLanes)

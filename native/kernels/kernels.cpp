@@ -1,5 +1,6 @@
 // The kernels of one instruction set: compiled once for each, with its machine flags.
 
+#include "attention_kept.h"
 #include "attention_layer.h"
 #include "binary_cross_entropy.h"
 #include "cross_entropy.h"
@@ -49,6 +50,9 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::cross_entropy: return cross_entropy(work, op);
     case Kind::binary_cross_entropy: return binary_cross_entropy(work, op);
     case Kind::deviation: return deviation(work, op);
+    case Kind::last: return last_forward(work, op);
+    case Kind::keep: return keep_forward(work, op);
+    case Kind::recall: return recall_forward(work, op);
     case Kind::embed: return embed_forward(work, op);
     case Kind::rotary: return rotary_forward(work, op);
     case Kind::store: return store_rows(work, op);

@@ -21,10 +21,7 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
   // relu follow as a pass of their own.
   int64_t result = op.before >= 0 ? op.before : op.y;
   if (op.bias >= 0) p.bias = parameters_of(work, op.bias);
-  if (op.table >= 0) {
-    p.table = parameters_of(work, op.table);
-    p.table_stride = block_of(work, op.table).stride;
-  }
+  if (op.table >= 0) p.table_stride = block_of(work, op.table).stride;
   const float* right = parameters_of(work, op.weight);
   int64_t columns = weight.stride, depth = weight.rows;
   if (op.turned) {
@@ -33,10 +30,13 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
     depth = weight.width;
   }
   // A table starts anew with every sample; without one all rows of the group are one product.
-  int64_t pieces = p.table ? work.count : 1;
+  bool placed = op.table >= 0;
+  int64_t pieces = placed ? work.count : 1;
   for (int64_t piece = 0; piece < pieces; ++piece) {
-    int64_t first = p.table ? start_of(work, y.axis, piece) : 0;
-    int64_t last = p.table ? start_of(work, y.axis, piece + 1) : rows_of(work, y.axis);
+    int64_t first = placed ? start_of(work, y.axis, piece) : 0;
+    int64_t last = placed ? start_of(work, y.axis, piece + 1) : rows_of(work, y.axis);
+    if (placed)
+      p.table = parameters_of(work, op.table) + position_of(work, y.axis, piece) * p.table_stride;
     p.c = row_of(work, result, first);
     product<false>(p, last - first, columns, row_of(work, op.x, first), x.stride, right, columns,
                    depth);

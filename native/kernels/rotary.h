@@ -16,7 +16,8 @@ UNDIVIDED_INLINE void turn_rows(const Work& work, const Instruction& op, int64_t
   for (int64_t s = 0; s < work.count; ++s)
     for (int64_t t = 0; t < rows_in(work, x.axis, s); ++t) {
       int64_t row = start_of(work, x.axis, s) + t;
-      const float* cos = parameters_of(work, op.table) + t * table.stride;
+      int64_t position = position_of(work, x.axis, s) + t;
+      const float* cos = parameters_of(work, op.table) + position * table.stride;
       const float *from = row_of(work, from_index, row), *sin = cos + pairs;
       float* to = row_of(work, to_index, row);
       auto put = [&](int64_t column, float value) {

@@ -35,6 +35,10 @@ UNDIVIDED_INLINE int64_t rows_in(const Work& work, int64_t axis, int64_t sample)
 UNDIVIDED_INLINE float* row_of(const Work& work, int64_t index, int64_t row) {
   return values_of(work, index) + row * buffer_of(work, index).stride;
 }
+// Where in its sequence the first of a sample's rows stands.
+UNDIVIDED_INLINE int64_t position_of(const Work& work, int64_t axis, int64_t sample) {
+  return work.program->axes[axis].continued ? work.positions[work.members[sample]] : 0;
+}
 UNDIVIDED_INLINE int64_t padded(int64_t width) { return (width + kPad - 1) / kPad * kPad; }
 
 // Whoever writes rows number by number leaves their padding to this.

@@ -1,5 +1,6 @@
-// Learned rows, and two sequences end to end.
+// Learned rows, two sequences end to end, and the last row of one.
 //
+//   last:         y = x[S − 1]                    (of sequences that go on: nothing is learned)
 //   learned:      y[t] = table[t]                 dtable[t] += dy[t], over all samples
 //   concatenate:  y = the rows of x, then of z    dx, dz = their parts of dy
 #pragma once
@@ -25,6 +26,15 @@ UNDIVIDED_INLINE void learned_backward(const Work& work, const Instruction& op) 
     const float* from = row_of(work, op.dy, start_of(work, dy.axis, s));
     for (int64_t i = 0; i < rows_in(work, dy.axis, s) * dy.stride; i += kLanes)
       give(table + i, load(from + i), true);
+  }
+}
+
+UNDIVIDED_INLINE void last_forward(const Work& work, const Instruction& op) {
+  const Buffer &x = buffer_of(work, op.x), &y = buffer_of(work, op.y);
+  for (int64_t s = 0; s < work.count; ++s) {
+    const float* from = row_of(work, op.x, start_of(work, x.axis, s + 1) - 1);
+    float* to = row_of(work, op.y, start_of(work, y.axis, s));
+    for (int64_t i = 0; i < y.stride; i += kLanes) store(to + i, load(from + i));
   }
 }
 

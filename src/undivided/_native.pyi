@@ -95,6 +95,19 @@ class Session:
         starts: Sequence[np.ndarray],
         threads: int,
     ) -> None: ...
+    def go_on(
+        self,
+        parameters: np.ndarray,
+        samples: Samples,
+        outputs: Sequence[np.ndarray],
+        keys: Sequence[np.ndarray],
+        values: Sequence[np.ndarray],
+        rows: Sequence[int],
+        sequences: np.ndarray,
+        positions: np.ndarray,
+        threads: int,
+        same_parameters: bool,
+    ) -> None: ...
     def gradients(
         self,
         parameters: np.ndarray,
@@ -121,6 +134,7 @@ class Session:
         slice: int,
         rule: object,
         first_step: int,
+        optimizer_steps: int,
         learning_rates: np.ndarray,
         threads: int,
         seed: int = 0,

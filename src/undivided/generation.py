@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from undivided.engines.engine import Packed, Samples
+from undivided.engines.engine import Packed, Samples, Sequences
 from undivided.errors import ArgumentError, DataError
 from undivided.plan.plan import Input
 
-__all__ = ["Choice", "continued", "shifted", "up_to_their_ends"]
+__all__ = ["Choice", "continued", "going_on", "shifted", "up_to_their_ends"]
 
-Scores = Callable[[list[np.ndarray]], Sequence[np.ndarray]]
-"""What a network says of each token of some sequences: [tokens, V] for each."""
+Scores = Callable[[list[int], list[np.ndarray]], Sequence[np.ndarray]]
+"""What a network says of some sequences, given by number and as it sees them: [tokens, V] for each,
+of which the last row tells the next token."""
 
 
 def up_to_their_ends(y: Any, entry: Input, where: str) -> Any:
@@ -101,19 +102,38 @@ class Choice:
         return int(ids[min(int(np.searchsorted(chance.cumsum(), drawn)), len(ids) - 1)])
 
 
+def going_on(sequences: Sequences) -> Scores:
+    """The scores of sequences of which an engine keeps what it has seen.
+
+    A sequence that grew is continued. One that did not has slid: it lost its first token, so that
+    every other stands elsewhere and nothing that was kept is true any more. It begins again.
+    """
+
+    def scores(which: list[int], seen: list[np.ndarray]) -> Any:
+        known = sequences.lengths(which)
+        slid = [i for i, n, ids in zip(which, known, seen, strict=True) if len(ids) <= n]
+        sequences.forget(slid)
+        new = [ids if len(ids) <= n else ids[n:] for n, ids in zip(known, seen, strict=True)]
+        return sequences.scores(which, new)[:, None]
+
+    return scores
+
+
 def continued(
-    scores: Callable[[list[int], list[np.ndarray]], Sequence[np.ndarray]],
+    scores: Scores,
     begun: list[np.ndarray],
     limits: Sequence[int],
     choice: Choice,
     *,
     end: int | None = None,
     window: int | None = None,
+    on_token: Callable[[int, int], object] | None = None,
 ) -> list[np.ndarray]:
     """Sequences with up to `limits` more tokens each, without what they began with.
 
-    `scores(which, sequences)` is asked for the samples that go on; the last of its rows tells the
-    next token. A sequence is over behind the id `end`; `window` is the most that a network sees.
+    `scores(which, sequences)` is asked for the samples that go on. A sequence is over behind the
+    id `end`; `window` is the most that a network sees. `on_token` is called with the number of a
+    sequence and its next token.
     """
     sequences = [np.asarray(each, np.int64) for each in begun]
     alive = [i for i, limit in enumerate(limits) if limit > 0]
@@ -123,6 +143,8 @@ def continued(
             token = choice(rows[-1])
             if token != end:
                 sequences[i] = np.append(sequences[i], token)
+                if on_token is not None:
+                    on_token(i, token)
             if token == end or len(sequences[i]) - len(begun[i]) >= limits[i]:
                 alive.remove(i)
     return [each[len(start) :] for each, start in zip(sequences, begun, strict=True)]

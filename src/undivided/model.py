@@ -14,7 +14,7 @@ import numpy as np
 from undivided.engines.choice import make_engine
 from undivided.engines.engine import Packed, Several, inputs_of
 from undivided.errors import ArgumentError, DataError, ModelFileError, NonFiniteError, ShapeError
-from undivided.generation import Choice, continued, shifted, up_to_their_ends
+from undivided.generation import Choice, continued, going_on, shifted, up_to_their_ends
 from undivided.network import Network
 from undivided.padding import filled_up, real_tokens, without_padding
 from undivided.parameters import Parameters, Substituted
@@ -341,6 +341,7 @@ class Model:
         seed: int = 0,
         mask: Any = None,
         lengths: Any = None,
+        on_token: Callable[[int, int], object] | None = None,
     ) -> Any:
         """What the network goes on with: ids [N, T], or a list of N arrays for a list.
 
@@ -354,6 +355,8 @@ class Model:
         With a `temperature` of 0 each token is the most likely one. Else it is drawn by
         softmax(scores / temperature), among the `top_k` most likely and among as few as have
         `top_p` of the probability together.
+
+        `on_token(sample, token)` is called with each token as soon as it is chosen.
         """
         choice = Choice(temperature, top_k, top_p, seed)
         target = self.plan.inputs[-1]
@@ -373,7 +376,7 @@ class Model:
                 f"{self.network.name} gives {show_shape(self.plan.output.shape)}."
             )
         if target.begins_with is None:
-            return self._continue(x, 100 if most is None else most, choice)
+            return self._continue(x, 100 if most is None else most, choice, on_token)
         source, _ = self._input(x, self.plan.input, "x", mask, lengths)
         parts = [np.asarray(each) for each in source]
         axis, end = self.plan.input.shape[0], target.padding_id
@@ -384,7 +387,9 @@ class Model:
             return self._engine.predict(Several([parts[i] for i in which], sequences))
 
         begun = [np.array([target.begins_with]) for _ in parts]
-        found = continued(scores, begun, limits, choice, end=end)
+        kept = self._engine.begin(len(parts), max(limits, default=1), source) if parts else None
+        said = going_on(kept) if kept else scores
+        found = continued(said, begun, limits, choice, end=end, on_token=on_token)
         if isinstance(x, (list, tuple)) or not found:
             return found
         whole = np.full((len(found), max(map(len, found))), end or 0, np.int64)
@@ -392,7 +397,9 @@ class Model:
             row[: len(ids)] = ids
         return whole
 
-    def _continue(self, x: Any, most: int, choice: Choice) -> Any:
+    def _continue(
+        self, x: Any, most: int, choice: Choice, on_token: Callable[[int, int], object] | None
+    ) -> Any:
         """What a causal language model goes on with."""
         dense = not isinstance(x, (list, tuple)) or (len(x) > 0 and np.ndim(x[0]) == 0)
         single = dense and np.ndim(x) == 1
@@ -407,7 +414,11 @@ class Model:
         def scores(which: list[int], sequences: list[np.ndarray]) -> Any:
             return self._engine.predict(sequences)
 
-        found = continued(scores, begun, [most] * len(begun), choice, window=window)
+        longest = max(map(len, begun), default=0) + most
+        kept = self._engine.begin(len(begun), min(longest, window or longest))
+        said = going_on(kept) if kept else scores
+        limits = [most] * len(begun)
+        found = continued(said, begun, limits, choice, window=window, on_token=on_token)
         return found[0] if single else np.stack(found) if dense else found
 
     def evaluate(self, split: Any) -> Evaluation:

@@ -16,6 +16,7 @@ from undivided.engines.native import engine as native_engine
 from undivided.layers import (
     Activation,
     Dense,
+    Dropout,
     Flatten,
     GlobalAveragePooling1D,
     Layer,
@@ -27,6 +28,7 @@ from undivided.layers import (
     Rescaling,
     Residual,
     SinusoidalPositions,
+    TokenAt,
 )
 from undivided.network import Network
 from undivided.plan.plan import Operation, Plan, Value
@@ -39,6 +41,7 @@ from undivided.plan.schedule.rewrites import (
     fuse_input,
     fuse_position,
     merge_linears,
+    pick_before_rows,
     pool_before_linear,
     rewrite,
 )
@@ -74,6 +77,19 @@ NETWORKS: dict[str, Network] = {
             Residual((Dense(8, bias=False),)),
             Dense(6),
             *ENDS,
+        ),
+    ),
+    "one of its tokens": Network(
+        input=(5, 6),
+        layers=(
+            Dense(8),
+            LearnedPositions(),
+            MultiHeadAttention(2),
+            Residual((Dense(8),)),
+            LayerNormalization(),
+            Dense(9, activation="gelu"),
+            TokenAt(-2),
+            Output(4),
         ),
     ),
     "any length": Network(
@@ -196,6 +212,51 @@ def test_passes_are_those_that_are_scheduled() -> None:
     assert len(set(PASSES)) == len(PASSES)
     before = graph_of(NETWORKS["classifier"].plan())
     assert rewrite(before) == rewrite(before, PASSES)
+
+
+# Picking a row before what goes row by row.
+
+
+def test_picking_moves_before_what_goes_row_by_row() -> None:
+    before = graph(LayerNormalization(), Dense(7), Activation("gelu"), TokenAt(2))
+    after = pick_before_rows(before)
+    sound(before, after)
+    assert kinds(before) == ["normalize", "linear", "activation", "pick"]
+    assert kinds(after) == ["normalize", "pick", "linear", "activation"]
+    assert [after.values[op.output].shape for op in after.operations] == [(5, 6), (6,), (7,), (7,)]
+    assert after.operations[1].attributes["index"] == 2
+
+
+def test_what_is_read_twice_is_picked_once() -> None:
+    for order in (1, -1):
+        inner = Residual((LayerNormalization(), Dense(6)))
+        before = graph(Dense(6), inner, TokenAt(1))
+        add = next(op for op in before.operations if op.kind == "add")
+        before = before.replacing({add.output: (replace(add, inputs=add.inputs[::order]),)})
+        after = pick_before_rows(before)
+        sound(before, after)
+        assert kinds(before) == ["linear", "normalize", "linear", "add", "pick"]
+        assert kinds(after) == ["linear", "pick", "normalize", "linear", "add"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "why"),
+    [
+        ((Dense(7), SinusoidalPositions(), TokenAt(0)), "it matters where a row stands"),
+        ((Dense(6), MultiHeadAttention(2, output_projection=False), TokenAt(0)), "rows are mixed"),
+        ((Dense(6), Dropout(0.5), TokenAt(0)), "coins fall by where a row stands"),
+        ((TokenAt(0), Dense(7)), "it is picked at once"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_picking_stays_where_moving_would_be_wrong(layers: tuple[Layer, ...], why: str) -> None:
+    before = graph(*layers, Output(4))
+    assert kinds(pick_before_rows(before)) == kinds(before), why
+
+
+def test_picking_stays_behind_a_table_that_was_taken_in() -> None:
+    before = fuse_position(graph(Dense(7), SinusoidalPositions(), TokenAt(0), Output(4)))
+    assert kinds(pick_before_rows(before)) == kinds(before) == ["linear", "pick", "linear"]
 
 
 # Pooling before a linear layer.

@@ -111,6 +111,9 @@ def _rotary() -> list[Case]:
             (1, (1, 5, 5)),
         ]
         for base in (10000.0, 10.0)
+    ] + [
+        Case("rotary", f"{heads} heads, further on", arrays(x), {"heads": heads, "offset": offset})
+        for heads, x, offset in [(2, (2, 3, 8), 4), (1, (1, 2, 5), 1)]
     ]
 
 
@@ -139,6 +142,10 @@ def _attention_options() -> list[Case]:
         "pattern": {"pattern": masks.strided(2) | masks.global_tokens(1)},
         "alibi": {"alibi": True},
         "alibi, causal, fewer key heads": {"alibi": True, "causal": True, "key_heads": 2},
+        "causal, further on": {"causal": True, "offset": 1},
+        "window, further on": {"window": (1, 0), "offset": 2},
+        "pattern, further on": {"pattern": masks.strided(2), "offset": 1},
+        "alibi, further on": {"alibi": True, "causal": True, "offset": 2},
     }
     cases = []
     for S, T in ((4, 4), (3, 5)):
@@ -155,6 +162,7 @@ def _attention_options() -> list[Case]:
             "relative": {"max_distance": 128},
             "relative, causal": {"causal": True, "max_distance": 128},
             "relative, near": {"max_distance": 3},
+            "relative, further on": {"max_distance": 3, "offset": 2},
             "relative, causal, fewer key heads": {
                 "causal": True,
                 "key_heads": 2,
@@ -174,8 +182,14 @@ def _position() -> list[Case]:
         Case("position", "longer table", arrays(x, (x[1] + extra, x[2])))
         for x, extra in [((2, 3, 4), 1), ((1, 1, 2), 3)]
     ]
+    further = [
+        Case("position", "table, further on", arrays(x, (x[1] + 3, x[2])), {"offset": offset})
+        for x, offset in [((2, 3, 4), 2), ((1, 1, 2), 3)]
+    ]
+    further += [Case("position", "sinusoidal, further on", arrays((2, 3, 4)), {"offset": 5})]
     return (
         longer
+        + further
         + [Case("position", "sinusoidal", arrays(x)) for x in shapes]
         + [Case("position", "table", arrays(x, x[1:])) for x in shapes]
     )

@@ -140,17 +140,19 @@ def torch_layer(
         x.unflatten(-1, (number, -1)).transpose(1, 2)
         for x, number in ((query, heads), (key, key_heads), (value, key_heads))
     )
-    S, T = q.shape[2], k.shape[2]
-    i, j = torch.arange(S)[:, None], torch.arange(T)[None, :]
+    S, T, offset = q.shape[2], k.shape[2], options.pop("offset", 0)
+    options["query_offset"] = offset
+    i, j = torch.arange(offset, offset + S)[:, None], torch.arange(T)[None, :]
     if options.pop("alibi", False):  # heads are a power of two here
         slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, dtype=q.dtype) / heads)
         options["bias"] = -slopes[:, None, None] * (i - j).abs()
     if table is not None:
         far, causal = options.pop("max_distance"), bool(options.get("causal"))
-        buckets = [[_bucket(t - s, len(table), far, causal) for t in range(T)] for s in range(S)]
+        ahead = (j - i).tolist()
+        buckets = [[_bucket(n, len(table), far, causal) for n in row] for row in ahead]
         options["bias"] = table[torch.tensor(buckets)].permute(2, 0, 1)
     if (pattern := options.pop("pattern", None)) is not None:
-        options["mask"] = pattern.sized(S, T).allows(i.numpy(), j.numpy())
+        options["mask"] = pattern.sized(offset + S, T).allows(i.numpy(), j.numpy())
     if options.get("kept") is None:
         options.pop("dropout", None)
     return torch_attention(q, k, v, **options).transpose(1, 2).flatten(2)

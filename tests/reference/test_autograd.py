@@ -27,12 +27,12 @@ def torch_functions():
     def linear(x, weight, bias=None, *, turned=False):
         return F.linear(x, weight if turned else weight.T, bias)
 
-    def position(x, table=None):
-        if table is not None:
-            return x + table[: x.shape[1]]
+    def position(x, table=None, *, offset=0):
         _, S, E = x.shape
+        if table is not None:
+            return x + table[offset : offset + S]
         rows = []
-        for t in range(S):
+        for t in range(offset, offset + S):
             angles = [t / 10000 ** (2 * (d // 2) / E) for d in range(E)]
             rows.append([np.cos(a) if d % 2 else np.sin(a) for d, a in enumerate(angles)])
         return x + torch.tensor(rows, dtype=x.dtype)
@@ -43,12 +43,13 @@ def torch_functions():
         split = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))
         return F.scaled_dot_product_attention(*split, scale=scale).transpose(1, 2).flatten(2)
 
-    def rotary(x, *, heads, base):
+    def rotary(x, *, heads, base=10000.0, offset=0):
         B, S, E = x.shape
         D = E // heads
         x = x.view(B, S, heads, D)
         pairs = torch.view_as_complex(x[..., : D // 2 * 2].unflatten(-1, (-1, 2)).contiguous())
-        angles = torch.arange(S)[:, None] * base ** (-torch.arange(0, D - 1, 2).double() / D)
+        places = torch.arange(offset, offset + S)[:, None]
+        angles = places * base ** (-torch.arange(0, D - 1, 2).double() / D)
         turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)[:, None])
         return torch.cat([turned.flatten(-2), x[..., D // 2 * 2 :]], dim=-1).view(B, S, E)
 

@@ -17,7 +17,7 @@ from undivided.engines.reference import (
     unfold,
 )
 
-CHECKS = 360
+CHECKS = 455
 """How many distinct (primitive, option, shape) are checked. It may grow, never shrink."""
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "Packed",
     "Results",
     "Samples",
+    "Sequences",
     "Several",
     "TrainedSteps",
     "checked_order",
@@ -104,6 +105,25 @@ def checked_order(order: np.ndarray, samples: int, batch_size: int, steps: int) 
     return order
 
 
+class Sequences(Protocol):
+    """Sequences that go on: what `Engine.begin` gives.
+
+    `which` names some of them; `tokens` are the new ids of each, one at least.
+    """
+
+    def lengths(self, which: Sequence[int]) -> Sequence[int]:
+        """How many tokens each has."""
+        ...
+
+    def scores(self, which: Sequence[int], tokens: Sequence[np.ndarray]) -> np.ndarray:
+        """Take in new tokens; the scores of the last of each sequence's, [len(which), V]."""
+        ...
+
+    def forget(self, which: Sequence[int]) -> None:
+        """Their tokens, but not their sources."""
+        ...
+
+
 class Engine(Protocol):
     """A plan that runs.
 
@@ -125,6 +145,15 @@ class Engine(Protocol):
 
     def predict(self, x: Samples) -> Results:
         """The plan's output (logits) for each sample: [N, *output.shape]."""
+        ...
+
+    def begin(self, count: int, most: int, source: Samples | None = None) -> Sequences | None:
+        """`count` sequences without a token yet, which will have at most `most`.
+
+        `source` are the samples of the inputs before the last. The parameters must stay as they
+        are for as long as the sequences go on. None where the plan cannot go on (see
+        `plan/continuing.py`), or where there is not the memory to keep so much.
+        """
         ...
 
     def attention_weights(self, x: Samples) -> dict[str, Results]:

@@ -36,11 +36,13 @@ class Ragged:
 
     Two values that share a ragged axis have the same length in the same sample; axes of
     different names (a source and a target) do not. `most` is the longest that may come, where
-    the network says so.
+    the network says so. `continued` says that a call brings new rows alone, which stand behind
+    those that earlier calls brought.
     """
 
     name: str
     most: int | None = None
+    continued: bool = False
 
     def __str__(self) -> str:
         return "None"
@@ -155,6 +157,8 @@ class Plan:
     """The update rule; with the loss it makes the plan a training plan."""
     notes: tuple[str, ...] = ()
     """How the network was read where it leaves a choice."""
+    states: Mapping[str, Value] = field(default_factory=dict)
+    """What is kept of a sample from one call to the next (`plan/continuing.py`)."""
 
     @property
     def input(self) -> Input:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,16 @@ import numpy as np
 
 from undivided import _native
 from undivided.engines.engine import (
-    Packed,
     Results,
     Samples,
     TrainedSteps,
     checked_order,
-    inputs_of,
 )
 from undivided.engines.native.machine import instruction_set, thread_count
-from undivided.plan.plan import Input, Plan, Ragged
+from undivided.engines.native.samples import NOWHERE, Batch
+from undivided.engines.native.sequences import Continuing, NativeSequences
+from undivided.engines.native.session import aligned, session_of
+from undivided.plan.plan import Plan
 from undivided.plan.schedule import Purpose, Schedule, schedule
 from undivided.targets import Targets, as_targets
 from undivided.training.optimizers import SGD, Adam, AdamW, Optimizer
@@ -65,13 +66,6 @@ def _rule_of(optimizer: Optimizer) -> _Rule:
 _ADAM = ("beta_1", "beta_2", "epsilon")
 
 
-def _aligned(floats: int) -> np.ndarray:
-    """Zeros that begin on a cache line, as the kernels' whole vectors want them."""
-    raw = np.zeros(floats + 16, np.float32)
-    skip = (-raw.ctypes.data % 64) // 4
-    return raw[skip : skip + floats]
-
-
 class NativeEngine:
     """A plan that runs in C++, float32. See `undivided.engines.engine.Engine`."""
 
@@ -88,13 +82,14 @@ class NativeEngine:
         self._lay_out()
         self._rule = _rule_of(plan.optimizer)
         self._sessions: dict[Purpose, _native.Session] = {}
+        self._continuing: Continuing | None = None
 
     def _lay_out(self) -> None:
         """Parameters and slots as the schedule wants them, with the numbers that they hold."""
         storage = self._schedule.storage
 
         def moved(views: dict[str, np.ndarray]) -> np.ndarray:
-            flat = _aligned(storage.floats)
+            flat = aligned(storage.floats)
             fresh = self._views(flat)
             for name, values in views.items():
                 fresh[name][...] = values
@@ -109,6 +104,7 @@ class NativeEngine:
         places = self._schedule.storage.places
         self.plan, self._schedule = plan, schedule(plan, self._schedule.longest)
         self._sessions.clear()
+        self._continuing = None
         if self._schedule.storage.places != places:  # the two plans are not rewritten alike
             self._lay_out()
 
@@ -135,14 +131,22 @@ class NativeEngine:
         }
 
     def predict(self, x: Samples) -> Results:
-        batch = _Batch(self, x)
+        batch = self._batch(x)
         shape = self.plan.output.shape
         output, outputs, starts = batch.room([shape])
         self._session("predict").run(self._flat, batch.samples(), outputs, starts, self.threads)
         return batch.split(output, [shape])[0]
 
+    def begin(self, count: int, most: int, source: Samples | None = None) -> NativeSequences | None:
+        if self._continuing is None:
+            places = self._schedule.storage.places
+            self._continuing = Continuing(self.plan, places, self.instruction_set)
+        if not self._continuing.has_room(count, most):
+            return None
+        return NativeSequences(self._continuing, self._flat, self.threads, count, source)
+
     def attention_weights(self, x: Samples) -> dict[str, Results]:
-        batch = _Batch(self, x)
+        batch = self._batch(x)
         layers, shapes = [], []
         for op in self.plan.operations:
             if op.kind == "attention":
@@ -156,9 +160,9 @@ class NativeEngine:
     def loss_and_gradients(
         self, x: Samples, y: Any, step: int | None = None
     ) -> tuple[float, dict[str, np.ndarray]]:
-        batch = _Batch(self, x)
+        batch = self._batch(x)
         targets = as_targets(self.plan, y, batch.count)
-        total = _aligned(self._schedule.storage.floats)
+        total = aligned(self._schedule.storage.floats)
         loss = self._session("train").gradients(
             self._flat,
             batch.samples(),
@@ -166,7 +170,7 @@ class NativeEngine:
             self._schedule.slice_samples(batch.count),
             total,
             None,
-            _NOWHERE,
+            NOWHERE,
             [],
             [],
             self.threads,
@@ -178,8 +182,8 @@ class NativeEngine:
         }
 
     def pull_back(self, x: Samples, dy: Samples) -> tuple[Any, dict[str, np.ndarray]]:
-        batch = _Batch(self, x)
-        total = _aligned(self._schedule.storage.floats)
+        batch = self._batch(x)
+        total = aligned(self._schedule.storage.floats)
         moved = [entry.shape for entry in self.plan.inputs if entry.vocabulary is None]
         dx, outputs, starts = batch.room(moved)
         self._session("pull_back").gradients(
@@ -209,7 +213,7 @@ class NativeEngine:
         learning_rates: np.ndarray,
         optimizer_steps: int | None = None,
     ) -> TrainedSteps:
-        batch = _Batch(self, x)
+        batch = self._batch(x)
         losses, failed = self._session("train").train(
             self._flat,
             list(self._slots.values()),
@@ -230,110 +234,19 @@ class NativeEngine:
     def _session(self, purpose: Purpose) -> _native.Session:
         if purpose not in self._sessions:
             program = self._schedule.program(purpose)
-            derived = _aligned(program.derived_floats)
-            for offset, rows in program.constants.items():
-                derived[offset : offset + rows.size] = rows.ravel()
-            self._sessions[purpose] = _native.Session(
-                list(program.instructions),
-                list(program.buffers),
-                list(program.blocks),
-                list(program.folds),
-                list(program.axes),
-                program.arena_floats,
-                program.group,
-                program.parameter_floats,
-                program.gradient_floats,
-                derived,
-                list(program.patterns),
-                self.instruction_set,
-            )
+            self._sessions[purpose] = session_of(program, self.instruction_set)
         return self._sessions[purpose]
+
+    def _batch(self, x: Samples) -> Batch:
+        batch = Batch(self.plan.inputs, x)
+        self._make_room(batch.longest)
+        return batch
 
     def _make_room(self, longest: int) -> None:
         """Samples longer than any before need larger arenas; the parameters stay where they are."""
         if longest > self._schedule.longest:
             self._schedule = schedule(self.plan, 1 << (longest - 1).bit_length())
             self._sessions.clear()
-
-
-_NOWHERE = np.zeros(0, np.int64)
-
-
-class _Batch:
-    """Samples as the native side wants them: an array an input, and row starts where lengths
-    differ."""
-
-    def __init__(self, engine: NativeEngine, x: Samples) -> None:
-        self.count = len(x)
-        self.x: list[np.ndarray] = []
-        self.lengths: dict[str, np.ndarray] = {}
-        """Of each ragged axis, by its name."""
-        self.first_rows: list[np.ndarray | None] = []
-        for entry, part in zip(engine.plan.inputs, inputs_of(x), strict=True):
-            axis = entry.shape[0]
-            if not isinstance(axis, Ragged):
-                self.x.append(_readable(np.asarray(part), entry))
-                self.first_rows.append(None)
-                continue
-            rows, lengths = _end_to_end(part, entry)
-            engine._make_room(int(lengths.max(initial=1)))
-            self.lengths[axis.name] = lengths
-            self.first_rows.append(_starts(lengths))
-            self.x.append(_readable(rows, entry))
-
-    def samples(self) -> _native.Samples:
-        return _native.Samples(self.x, self.first_rows)
-
-    def _sizes(self, shape: tuple[int | Ragged, ...]) -> np.ndarray | int:
-        """Numbers in each sample's part of an output: an array where lengths differ."""
-        size: np.ndarray | int = 1
-        for extent in shape:
-            size = size * (self.lengths[extent.name] if isinstance(extent, Ragged) else extent)
-        return size
-
-    def starts(self, shape: tuple[int | Ragged, ...]) -> np.ndarray:
-        """Where each sample begins in an output; nothing where all have the same size."""
-        sizes = self._sizes(shape)
-        return _starts(sizes) if isinstance(sizes, np.ndarray) else _NOWHERE
-
-    def room(
-        self, shapes: Sequence[tuple[int | Ragged, ...]]
-    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """Empty outputs of these shapes a sample, and where each sample begins in them."""
-        arrays, starts = [], []
-        for shape in shapes:
-            sizes = self._sizes(shape)
-            if isinstance(sizes, np.ndarray):
-                arrays.append(np.empty(int(sizes.sum()), np.float32))
-            else:
-                fixed = [n for n in shape if isinstance(n, int)]
-                arrays.append(np.empty((self.count, *fixed), np.float32))
-            starts.append(self.starts(shape))
-        return arrays, arrays, starts
-
-    def split(
-        self, arrays: list[np.ndarray], shapes: Sequence[tuple[int | Ragged, ...]]
-    ) -> list[Results]:
-        """Outputs as the caller wants them: an array, or a list where samples differ in length."""
-        results: list[Results] = []
-        for array, shape in zip(arrays, shapes, strict=True):
-            sizes = self._sizes(shape)
-            if not isinstance(sizes, np.ndarray):
-                results.append(array)
-                continue
-            pieces = np.split(array, np.cumsum(sizes)[:-1]) if self.count else []
-            results.append([piece.reshape(self._shape(i, shape)) for i, piece in enumerate(pieces)])
-        return results
-
-    def _shape(self, sample: int, shape: tuple[int | Ragged, ...]) -> list[int]:
-        """The shape of one sample's part of an output."""
-        return [int(self.lengths[e.name][sample]) if isinstance(e, Ragged) else e for e in shape]
-
-    def joined(self, dy: Samples) -> np.ndarray:
-        """The gradient of the output, sample after sample."""
-        if isinstance(dy, np.ndarray) and dy.dtype != object:
-            return np.ascontiguousarray(dy, np.float32)
-        return np.concatenate([np.asarray(d, np.float32).ravel() for d in dy])
 
 
 def _native_targets(targets: Targets) -> _native.Targets:
@@ -348,28 +261,3 @@ def _native_targets(targets: Targets) -> _native.Targets:
         targets.weights,
         targets.totals,
     )
-
-
-def _end_to_end(part: Any, entry: Input) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of all samples, one sample after the other, and how many each has."""
-    if isinstance(part, Packed):
-        return part.rows, part.lengths
-    if isinstance(part, np.ndarray) and part.dtype != object:
-        rows = part.reshape(part.shape[0] * part.shape[1], *part.shape[2:])
-        return rows, np.full(len(part), part.shape[1], np.int64)
-    lengths = np.array([len(sample) for sample in part], np.int64)
-    if not len(part):
-        return np.zeros((0, *(n for n in entry.shape[1:] if isinstance(n, int)))), lengths
-    return np.concatenate([_readable(np.asarray(sample), entry) for sample in part]), lengths
-
-
-def _readable(x: np.ndarray, entry: Input) -> np.ndarray:
-    """Bytes stay bytes; ids become int32, every other number float32."""
-    other = np.float32 if entry.vocabulary is None else np.int32
-    return np.ascontiguousarray(x, np.uint8 if x.dtype == np.uint8 else other)
-
-
-def _starts(sizes: np.ndarray) -> np.ndarray:
-    starts = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=starts[1:])
-    return starts

@@ -242,6 +242,7 @@ class Described(TypedDict, total=False):
     dropout: float  # the share of weights that is left out
     kept: np.ndarray | None  # which are not, [B, H, S, T]; without it nothing is left out
     max_distance: int  # beyond which a `relative` table tells distances no more apart
+    offset: int  # where query 0 stands among the keys; 0 unless given
 
 
 def split(x: np.ndarray, heads: int) -> np.ndarray:
@@ -306,13 +307,17 @@ def options_of(
     q: np.ndarray, k: np.ndarray, relative: np.ndarray | None, **layer: Any
 ) -> dict[str, Any]:
     """What the definition above takes by name."""
+    S, T, offset = q.shape[2], k.shape[2], layer.get("offset", 0)
     chosen = {name: layer.get(name) for name in ("scale", "softcap", "window")}
-    chosen |= {"causal": layer.get("causal", False), "mask": layer.get("pattern")}
+    chosen |= {"causal": layer.get("causal", False), "query_offset": offset}
+    if layer.get("pattern") is not None:
+        chosen["mask"] = layer["pattern"].to_array(offset + S, T)[offset:]
     if layer.get("kept") is not None:
         chosen |= {"dropout": layer["dropout"], "kept": layer["kept"]}
-    S, T = q.shape[2], k.shape[2]
     if layer.get("alibi"):
-        chosen["bias"] = positions.alibi(q.shape[1], S, T, bidirectional=True, dtype=q.dtype)
+        chosen["bias"] = positions.alibi(
+            q.shape[1], S, T, offset=offset, bidirectional=True, dtype=q.dtype
+        )
     elif relative is not None:
         chosen["bias"] = relative.T[:, buckets_of(relative, S, T, **layer)][None]
     return chosen
@@ -326,6 +331,7 @@ def buckets_of(relative: np.ndarray, S: int, T: int, **layer: Any) -> np.ndarray
         buckets=len(relative),
         max_distance=layer["max_distance"],
         bidirectional=not layer.get("causal", False),
+        offset=layer.get("offset", 0),
     )
 
 

@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,6 +53,9 @@ from undivided.engines.reference.samples import Samples, gather, groups, take
 from undivided.errors import ArgumentError, DataError, ShapeError
 from undivided.plan.plan import Operation, Plan
 from undivided.targets import Targets, as_targets
+
+if TYPE_CHECKING:
+    from undivided.engines.reference.sequences import ReferenceSequences
 
 __all__ = ["LOSSES", "PRIMITIVES", "Inside", "ReferenceEngine"]
 
@@ -222,6 +225,23 @@ class ReferenceEngine:
     def replan(self, plan: Plan) -> None:
         """Run another plan with the same parameters from now on."""
         self.plan = plan
+
+    def begin(
+        self, count: int, most: int, source: Samples | None = None
+    ) -> ReferenceSequences | None:
+        """Sequences without a token yet, which the plan can go on with."""
+        # Primitives of a plan know this package, so these are not known before.
+        from undivided.engines.reference.sequences import ReferenceSequences
+        from undivided.plan.continuing import continuing
+
+        plan = continuing(self.plan)
+        if plan is None:
+            return None
+
+        def run(op: Operation, inputs: Sequence[np.ndarray], **told: Any) -> np.ndarray:
+            return PRIMITIVES[op.kind].forward(*inputs, **self._arguments(op, inputs), **told)
+
+        return ReferenceSequences(plan, self.dtype, run, count, source)
 
     # Besides the protocol.
 

@@ -1,4 +1,4 @@
-"""position: y[t] = x[t] + table[t], with a table that is learned, or sinusoidal without one."""
+"""position: y[t] = x[t] + table[offset + t], with a table that is learned, or sinusoidal."""
 
 # B batch, S tokens, E width
 #
@@ -23,18 +23,19 @@ def sinusoidal_table(tokens: int, width: int, base: float = 10000.0, offset: int
     return np.where(d % 2 == 0, np.sin(angle), np.cos(angle))
 
 
-def forward(x: np.ndarray, table: np.ndarray | None = None) -> np.ndarray:
+def forward(x: np.ndarray, table: np.ndarray | None = None, offset: int = 0) -> np.ndarray:
     if table is None:
-        table = sinusoidal_table(*x.shape[1:]).astype(x.dtype)
-    return x + table[: x.shape[1]]
+        _, S, E = x.shape
+        return x + sinusoidal_table(S, E, offset=offset).astype(x.dtype)
+    return x + table[offset : offset + x.shape[1]]
 
 
 def backward(
-    dy: np.ndarray, x: np.ndarray, table: np.ndarray | None = None
+    dy: np.ndarray, x: np.ndarray, table: np.ndarray | None = None, offset: int = 0
 ) -> tuple[np.ndarray, ...]:
     dx = dy
     if table is None:
         return (dx,)
     dtable = np.zeros_like(table)
-    dtable[: x.shape[1]] = dy.sum(axis=0)  # every sample used the same table
+    dtable[offset : offset + x.shape[1]] = dy.sum(axis=0)  # every sample used the same table
     return dx, dtable

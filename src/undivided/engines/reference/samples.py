@@ -8,7 +8,7 @@ so that no primitive has to know about padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,17 @@ LARGEST_GROUP = 256
 
 
 def groups(
-    plan: Plan, x: Samples, dtype: np.dtype
+    plan: Plan, x: Samples, dtype: np.dtype, inputs: Sequence[Input] | None = None
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """(the numbers of B samples, these samples as one array [B, …] for each input of the plan)."""
-    parts = inputs_of(x)
-    if len(parts) != len(plan.inputs):
+    """(the numbers of B samples, these samples as one array [B, …] for each input of the plan).
+
+    `inputs` are those that x brings, where these are not all.
+    """
+    parts, inputs = inputs_of(x), plan.inputs if inputs is None else inputs
+    if len(parts) != len(inputs):
         raise ShapeError(
-            f"{plan.name} expects {len(plan.inputs)} inputs, "
-            f"{', '.join(repr(each.name) for each in plan.inputs)}. Got {len(parts)}."
+            f"{plan.name} expects {len(inputs)} inputs, "
+            f"{', '.join(repr(each.name) for each in inputs)}. Got {len(parts)}."
         )
     alike: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     if all(isinstance(part, np.ndarray) and part.dtype != object for part in parts):
@@ -40,7 +43,7 @@ def groups(
         for number, sample in enumerate(zip(*parts, strict=True)):
             alike.setdefault(tuple(map(np.shape, sample)), []).append(number)
     for shapes, numbers in alike.items():
-        for entry, shape in zip(plan.inputs, shapes, strict=True):
+        for entry, shape in zip(inputs, shapes, strict=True):
             _expect(plan, entry, shape)
         for start in range(0, len(numbers), LARGEST_GROUP):
             rows = np.array(numbers[start : start + LARGEST_GROUP])
@@ -48,7 +51,7 @@ def groups(
                 rows,
                 {
                     entry.name: _stack(take(part, rows), dtype, entry)
-                    for entry, part in zip(plan.inputs, parts, strict=True)
+                    for entry, part in zip(inputs, parts, strict=True)
                 },
             )
 

@@ -9,8 +9,9 @@
         length, above)          whether gradients go on to the input. Without it: (0, 0)
 
 `STRIDED` says that its instructions take rows that are columns of wider ones, as the results of
-merged linear layers are. What a primitive computes stands in `engines/reference` and
-`native/kernels`, under its name.
+merged linear layers are; `BY_ROW` that a row of the result follows from that row of each input;
+`PLACED` that it matters where in the sequence a row stands. What a primitive computes stands in
+`engines/reference` and `native/kernels`, under its name.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["KEEP_RESULT", "backward", "forward", "lower"]
 
 STRIDED = True
+BY_ROW = True
 
 KEEP_RESULT = frozenset({"relu", "leaky_relu", "tanh", "sigmoid"})
 """Functions whose derivative is told from their result; the others keep what they are given."""

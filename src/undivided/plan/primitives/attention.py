@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.schedule.compile import Compiler
 
-__all__ = ["backward", "constants", "forward", "lower", "multiply_adds"]
+__all__ = ["backward", "constants", "forward", "looks_back", "lower", "multiply_adds"]
 
 STRIDED = True
+PLACED = True
 
 TILE_ROWS = 14
 """The most rows of a native tile (`matrix.h`); scratch has room for that many rows of dP."""
@@ -25,6 +26,8 @@ KEY_TILE = 64
 """Transposed keys and values lie in tiles of this many (`attention_call.h`)."""
 QUERIES = 256
 """Rows that go over the tiles of keys together (`attention_tiles.h`)."""
+RECALLED = 48
+"""New rows that look at kept keys together (`attention_kept.h`)."""
 WHOLE_KEYS = 512
 """Rows of weights with more keys are not kept: they go tile by tile, and backward finds them
 again."""
@@ -72,6 +75,12 @@ def lower(
     )
 
 
+def looks_back(op: Operation) -> bool:
+    """Whether nobody attends to what comes later."""
+    _, right = op.attributes.get("window") or (None, None)
+    return bool(op.attributes.get("causal")) or right == 0
+
+
 def multiply_adds(
     op: Operation, values: Mapping[str, Value], length: int, above: bool
 ) -> tuple[int, int]:
@@ -83,10 +92,12 @@ def multiply_adds(
 
 
 def forward(compiler: Compiler, op: Operation) -> None:
+    if compiler.purpose == "continue" and op.output in compiler.graph.new_rows:
+        return _recall(compiler, op)
     query, key, value = op.inputs
     heads = op.attributes["heads"]
     most_queries, most_keys = (compiler.most_rows(name) for name in (query, key))
-    keeps = compiler.purpose != "predict"
+    keeps = compiler.purpose not in ("predict", "begin", "continue")
     values = {
         "x": compiler.value(query),
         "z": compiler.value(key),
@@ -119,6 +130,49 @@ def forward(compiler: Compiler, op: Operation) -> None:
     if compiler.purpose == "weights":
         slot = sum(i.kind == "store_weights" for i in compiler.instructions)
         compiler.emit(op, "store_weights", **values, scratch=scratch, **shared | {"slot": slot})
+
+
+def begin(compiler: Compiler, op: Operation) -> None:
+    """What it will look at in the source of its sequence, which is there before any token."""
+    if op.inputs[1] not in compiler.graph.new_rows:
+        _keep(compiler, op)
+
+
+def _keep(compiler: Compiler, op: Operation) -> None:
+    """Rows of keys and values go behind those that the sequence has."""
+    _, key, value = op.inputs
+    compiler.emit(
+        op,
+        "keep",
+        z=compiler.value(key),
+        v=compiler.value(value),
+        key_heads=op.attributes.get("key_heads") or op.attributes["heads"],
+        slot=compiler.graph.kept.index(op),
+    )
+
+
+def _recall(compiler: Compiler, op: Operation) -> None:
+    """New rows of queries look at all keys that are kept, some rows at a time."""
+    query, key, value = op.inputs
+    if key in compiler.graph.new_rows:
+        _keep(compiler, op)
+    heads, values = op.attributes["heads"], compiler.graph.values
+    value_width = values[value].width // (op.attributes.get("key_heads") or heads)
+    rows, longest = min(RECALLED, compiler.most_rows(query)), compiler.longest
+    keys = values[key].shape[0]
+    compiler.emit(
+        op,
+        "recall",
+        x=compiler.value(query),
+        y=compiler.value(op.output),
+        probabilities=compiler.scratch(rows * compiler.padded(longest)),
+        scratch=compiler.scratch(rows * compiler.padded(value_width)),
+        heads=heads,
+        scale=op.attributes["scale"],
+        axis=compiler.axis(keys),
+        **_rules(compiler, op, longest, longest)
+        | {"slot": compiler.graph.kept.index(op), "rate": 0.0},
+    )
 
 
 def _rules(compiler: Compiler, op: Operation, most_queries: int, most_keys: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["backward", "forward", "lower"]
 
 STRIDED = True
+BY_ROW = True
 
 
 def lower(builder: Builder, x: Value, rate: float) -> Value:

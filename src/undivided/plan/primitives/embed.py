@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["backward", "forward", "lower"]
 
+BY_ROW = True
+
 
 def lower(builder: Builder, ids: Value, vocabulary: int, width: int, initial: Initial) -> Value:
     """y = table[ids], a row of `width` numbers for each id."""

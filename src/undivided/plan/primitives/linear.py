@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["backward", "forward", "lower", "multiply_adds"]
 
 STRIDED = True
+BY_ROW = True
 
 
 def lower(

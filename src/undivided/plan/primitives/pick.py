@@ -1,4 +1,4 @@
-"""pick: one token of a sequence."""
+"""pick: one token of a sequence; the last, where sequences bring their own lengths."""
 
 from __future__ import annotations
 
@@ -29,12 +29,17 @@ def lower(builder: Builder, x: Value, index: int) -> Value:
 
 
 def constants(op: Operation, values: Mapping[str, Value], longest: int) -> dict[str, np.ndarray]:
+    if op.attributes["index"] < 0:
+        return {}
     return table(np.array(op.attributes["index"] * padded(values[op.output].width)))
 
 
 def forward(compiler: Compiler, op: Operation) -> None:
     x, y = compiler.value(op.inputs[0]), compiler.value(op.output)
-    compiler.emit(op, "gather", x=x, y=y, **_shared(compiler, op))
+    if op.attributes["index"] < 0:  # which only plans that go on ask for: there is no way back
+        compiler.emit(op, "last", x=x, y=y)
+    else:
+        compiler.emit(op, "gather", x=x, y=y, **_shared(compiler, op))
 
 
 def backward(compiler: Compiler, op: Operation) -> None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["backward", "forward", "lower"]
 
+BY_ROW = True
+PLACED = True
+
 
 def lower(builder: Builder, x: Value, initial: Initial | None) -> Value:
     """y[t] = x[t] + table[t]; the table is a parameter, or fixed sinusoidal without one."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["backward", "forward", "lower"]
 
+BY_ROW = True
+
 
 def lower(builder: Builder, x: Value, scale: float, offset: float) -> Value:
     """y = x·scale + offset."""

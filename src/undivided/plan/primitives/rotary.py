@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["backward", "constants", "forward", "lower"]
 
 STRIDED = True
+BY_ROW = True
+PLACED = True
 
 
 def lower(builder: Builder, x: Value, heads: int, *, base: float = 10000.0, part: str) -> Value:

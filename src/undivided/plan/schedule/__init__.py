@@ -28,14 +28,16 @@ class Schedule:
     graph: Graph
     storage: Storage
     longest: int
-    _programs: dict[Purpose, Program] = field(default_factory=dict, repr=False)
+    _programs: dict[tuple[Purpose, int | None], Program] = field(default_factory=dict, repr=False)
 
-    def program(self, purpose: Purpose) -> Program:
-        if purpose not in self._programs:
-            self._programs[purpose] = compile_program(
-                self.plan, self.graph, self.storage, purpose, self.longest
+    def program(self, purpose: Purpose, new_rows: int | None = None) -> Program:
+        """What runs for one purpose; calls of "continue" bring at most `new_rows` of a sample."""
+        key = purpose, new_rows
+        if key not in self._programs:
+            self._programs[key] = compile_program(
+                self.plan, self.graph, self.storage, purpose, self.longest, new_rows
             )
-        return self._programs[purpose]
+        return self._programs[key]
 
     def slice_samples(self, batch: int) -> int:
         """How many samples of a batch make a slice: the plan and the batch alone decide.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from undivided.plan.plan import Operation, Plan, Ragged
-from undivided.plan.primitives import PRIMITIVES
+from undivided.plan.primitives import PRIMITIVES, attention
 from undivided.plan.schedule import load
 from undivided.plan.schedule.arena import Lifetime, place
 from undivided.plan.schedule.graph import Graph
@@ -23,9 +23,10 @@ from undivided.plan.schedule.storage import Storage
 
 __all__ = ["Compiler", "Purpose", "compile_program", "group_size"]
 
-Purpose = Literal["predict", "weights", "train", "pull_back"]
+Purpose = Literal["predict", "weights", "train", "pull_back", "begin", "continue"]
 """predict: outputs. weights: attention weights. train: loss and gradients. pull_back: gradients
-of a given output gradient, for the parameters and the samples."""
+of a given output gradient, for the parameters and the samples. begin: what a plan that goes on
+keeps of what does not depend on its tokens. continue: outputs for new tokens."""
 
 GROUP_ROWS = 64
 MOST_GROUP = 16
@@ -48,10 +49,16 @@ class _Region:
 
 
 def compile_program(
-    plan: Plan, graph: Graph, storage: Storage, purpose: Purpose, longest: int
+    plan: Plan,
+    graph: Graph,
+    storage: Storage,
+    purpose: Purpose,
+    longest: int,
+    new_rows: int | None = None,
 ) -> Program:
-    """The program of a graph for one purpose. `longest` is the most rows of a ragged axis."""
-    return Compiler(plan, graph, storage, purpose, longest).program()
+    """The program of a graph for one purpose. `longest` is the most rows of a ragged axis, of
+    which one call brings at most `new_rows` where it is continued."""
+    return Compiler(plan, graph, storage, purpose, longest, new_rows).program()
 
 
 def group_size(graph: Graph) -> int:
@@ -81,11 +88,19 @@ class Compiler:
     """A program in the making. Primitives ask it for buffers, then emit their instructions."""
 
     def __init__(
-        self, plan: Plan, graph: Graph, storage: Storage, purpose: Purpose, longest: int
+        self,
+        plan: Plan,
+        graph: Graph,
+        storage: Storage,
+        purpose: Purpose,
+        longest: int,
+        new_rows: int | None = None,
     ) -> None:
         self.plan, self.graph, self.storage = plan, graph, storage
         self.purpose, self.longest = purpose, longest
-        self.group = group_size(graph)
+        self.new_rows = longest if new_rows is None else new_rows
+        # Nothing is summed over samples there: single tokens fill the tiles together.
+        self.group = MOST_GROUP if purpose == "continue" and new_rows == 1 else group_size(graph)
         self.axes: list[Axis] = []
         self.axis_index: dict[int | Ragged, int] = {}
         self.regions: list[_Region] = []
@@ -122,7 +137,8 @@ class Compiler:
         if rows not in self.axis_index:
             self.axis_index[rows] = len(self.axes)
             if isinstance(rows, Ragged):
-                self.axes.append(Axis(-1, self.longest, self._bringing(rows)))
+                most = self.new_rows if rows.continued else self.longest
+                self.axes.append(Axis(-1, most, self._bringing(rows), int(rows.continued)))
             else:
                 self.axes.append(Axis(rows, rows))
         return self.axis_index[rows]
@@ -212,7 +228,11 @@ class Compiler:
     def program(self) -> Program:
         self.axis(1)
         for op in self.graph.operations:
-            EMITTERS[op.kind].forward(self, op)
+            if self.purpose == "begin" and op.output in self.graph.new_rows:
+                if op.kind == "attention":
+                    attention.begin(self, op)
+            elif self.purpose != "continue" or op.output in self.graph.new_rows:
+                EMITTERS[op.kind].forward(self, op)
         self._finish_forward()
         if self.backwards:
             for op in reversed(self.graph.operations):
@@ -242,7 +262,7 @@ class Compiler:
 
     def _finish_forward(self) -> None:
         output = self.graph.output
-        if self.purpose == "predict":
+        if self.purpose in ("predict", "continue"):
             self.emit(None, "store", x=self.value(output))
         elif self.purpose == "train":
             dx, _ = self.into(output)

@@ -36,6 +36,23 @@ class Graph:
         return readers
 
     @cached_property
+    def new_rows(self) -> set[str]:
+        """What depends on the tokens of the last input, the new ones of a plan that goes on."""
+        names = {self.inputs[-1]}
+        for op in self.operations:
+            if not names.isdisjoint(op.inputs):
+                names.add(op.output)
+                names |= {part for part, (wide, _) in self.parts.items() if wide == op.output}
+        return names
+
+    @cached_property
+    def kept(self) -> list[Operation]:
+        """The attention of a plan that goes on, whose keys and values are kept."""
+        return [
+            op for op in self.operations if op.kind == "attention" and op.output in self.new_rows
+        ]
+
+    @cached_property
     def producers(self) -> Mapping[str, Operation]:
         """Value → the operation that it comes from."""
         return {op.output: op for op in self.operations}

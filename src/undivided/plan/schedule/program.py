@@ -18,12 +18,15 @@ __all__ = ["Axis", "Buffer", "Instruction", "Program"]
 
 @dataclass(frozen=True)
 class Axis:
-    """How many rows a sample has: `rows`, or −1 where each brings its own, at most `most`."""
+    """How many rows a sample has: `rows`, or −1 where each brings its own, at most `most`.
+
+    Those of a `continued` axis stand behind the rows that a sequence has already."""
 
     rows: int
     most: int
     input: int = 0
     """Which input brings its own."""
+    continued: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Instruction:
     down: int = 0
     across: int = 0
     slot: int = 0
+    axis: int = 0
     scale: float = 1.0
     offset: float = 0.0
     rate: float = 0.0

@@ -23,6 +23,7 @@ __all__ = [
     "fuse_position",
     "merge_linears",
     "padded",
+    "pick_before_rows",
     "pool_before_linear",
     "rewrite",
 ]
@@ -247,6 +248,57 @@ def _loading(graph: Graph, source: str) -> Graph:
     return replace(without, operations=(load, *without.operations))
 
 
+def pick_before_rows(graph: Graph) -> Graph:
+    """One row of f(x, y) is f of that row of each, where f goes row by row: f sees no other."""
+    while (pick := _picked_late(graph)) is not None:
+        op, index = graph.producers[pick.inputs[0]], pick.attributes["index"]
+        operations, values = list(graph.operations), dict(graph.values)
+        del operations[operations.index(op)]
+        names = []
+        for name in op.inputs:
+            if op.kind == "attention" and names:  # the keys and values stay, it is queries that go
+                names.append(name)
+                continue
+            row = f"{name}[{index}]"
+            values[row] = Value(row, values[name].shape[1:])
+            outputs, here = [each.output for each in operations], operations.index(pick)
+            if row in outputs[here:]:  # another picks it too, but too late
+                del operations[outputs.index(row)]
+            if row not in outputs[:here]:
+                operations.insert(here, replace(pick, inputs=(name,), output=row))
+            names.append(row)
+        moved = replace(op, inputs=tuple(names), output=pick.output)
+        operations[operations.index(pick)] = moved
+        graph = replace(graph, operations=tuple(operations), values=values)
+    return graph
+
+
+def _picked_late(graph: Graph) -> Operation | None:
+    """A pick of a row that could be one of what that row is made from."""
+    for pick in graph.operations:
+        if pick.kind != "pick" or graph.only_reader(pick.inputs[0]) is not pick:
+            continue
+        op = graph.producers.get(pick.inputs[0])
+        if op is not None and _can_wait(graph, op, pick.attributes["index"]):
+            return pick
+    return None
+
+
+def _can_wait(graph: Graph, op: Operation, index: int) -> bool:
+    """Whether a row may be picked before the operation."""
+    # Rows of a wider value lie apart, which only the last row of a sequence is picked from.
+    if not set(op.inputs).isdisjoint(graph.inputs) or (
+        index >= 0 and not graph.parts.keys().isdisjoint(op.inputs)
+    ):
+        return False
+    if op.kind == "attention":  # of queries that go on, the last looks at all there is
+        keys = graph.values[op.inputs[1]].shape[0]
+        return isinstance(keys, Ragged) and keys.continued
+    told = {"position", "number"} & set(op.attributes)  # where a row stands, or how coins fall
+    by_row, placed = (getattr(PRIMITIVES.get(op.kind), n, False) for n in ("BY_ROW", "PLACED"))
+    return by_row and not placed and not told
+
+
 PASSES: tuple[Pass, ...] = (
     pool_before_linear,
     fold_values,
@@ -254,6 +306,7 @@ PASSES: tuple[Pass, ...] = (
     merge_linears,
     fuse_position,
     fuse_activation,
+    pick_before_rows,
     fuse_input,
 )
 
