@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import codecs
+from collections.abc import Callable, Sequence
 
 import click
 import numpy as np
@@ -57,36 +58,80 @@ def generate(
     One of encoders and decoders turns the prompt into another sequence.
     """
     loaded = load(existing_model(model), threads, engine)  # type: ignore[arg-type]
-    encode, decode = _coding(loaded)
+    encode, words = _coding(loaded)
     ids = encode(prompt)
     if not len(ids):
         raise DataError("The prompt is empty. Give at least one token to go on with.")
     goes_on = loaded.plan.inputs[-1].begins_with is None
-    found = loaded.generate(
-        ids if goes_on else [ids],
-        (tokens or 200) if goes_on else tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-    )
-    click.echo(decode(np.concatenate([ids, found])) if goes_on else decode(found[0]))
+    unsaid = words.said(ids) if goes_on else ""
+
+    def say(_: int, token: int) -> None:
+        nonlocal unsaid
+        click.echo(unsaid + words.said([token]), nl=False)
+        unsaid = ""
+
+    try:
+        loaded.generate(
+            ids if goes_on else [ids],
+            (tokens or 200) if goes_on else tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            on_token=say,
+        )
+    except KeyboardInterrupt:  # who has read enough keeps what stands there
+        click.echo(words.rest())
+        raise
+    click.echo(words.rest())
 
 
-def _coding(model: Model) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
+class _Words:
+    """Tokens as text, as they come: ids with a space between them."""
+
+    _begun = False
+
+    def said(self, ids: Sequence[int] | Ids) -> str:
+        before, self._begun = " " * self._begun, True
+        return before + " ".join(map(str, ids))
+
+    def rest(self) -> str:
+        """What is left at the end."""
+        return ""
+
+
+class _Utf8(_Words):
+    """Bytes: a character appears with the last of its own, what is none as �."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def said(self, ids: Sequence[int] | Ids) -> str:
+        return self._decoder.decode(bytes(int(i) for i in ids))
+
+    def rest(self) -> str:
+        return self._decoder.decode(b"", final=True)
+
+
+class _Characters(_Words):
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = known
+
+    def said(self, ids: Sequence[int] | Ids) -> str:
+        return "".join(self._known[i] for i in ids)
+
+
+def _coding(model: Model) -> tuple[Callable[[str], Ids], _Words]:
     """How a model's tokens come from text, and how they become text again."""
     source, vocabulary = model.network.data, model.plan.input.vocabulary
     if isinstance(source, Text) and source.unit == "characters":
         return _of_characters(source.path)
     if vocabulary == _BYTES:
-        return (
-            lambda text: np.frombuffer(text.encode("utf-8"), np.uint8).astype(np.int32),
-            lambda ids: ids.astype(np.uint8).tobytes().decode("utf-8", errors="replace"),
-        )
-    return _numbers, lambda ids: " ".join(map(str, ids))
+        return lambda text: np.frombuffer(text.encode("utf-8"), np.uint8).astype(np.int32), _Utf8()
+    return _numbers, _Words()
 
 
-def _of_characters(path: str) -> tuple[Callable[[str], Ids], Callable[[Ids], str]]:
+def _of_characters(path: str) -> tuple[Callable[[str], Ids], _Words]:
     from undivided.data.text import characters_of
 
     known = characters_of(path)
@@ -101,7 +146,7 @@ def _of_characters(path: str) -> tuple[Callable[[str], Ids], Callable[[Ids], str
                 )
         return np.array([number[character] for character in text], np.int32)
 
-    return encode, lambda ids: "".join(known[i] for i in ids)
+    return encode, _Characters(known)
 
 
 def _numbers(text: str) -> Ids:
