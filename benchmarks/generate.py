@@ -76,6 +76,7 @@ def measure(model: Model, window: int, prompts: int, seconds: float) -> Rates:
         for whole in (False, True):
             rate, tokens = _rate(model, begun, most, seconds, whole)
             rates.append(rate)
+            # Long rows are rounded otherwise, and one day two scores are nearly the same.
             said.append(tokens[:, : 8 if window > 512 else None])
         if not (said[0] == said[1]).all():
             raise SystemExit("generate.py: what is kept changes what is said")
@@ -107,7 +108,7 @@ def text(found: Sequence[Rates]) -> str:
     lines = [
         "tokens a second    filling   whole  ratio    sliding   whole  ratio",
         *(
-            f"{f'{r.window}, {r.prompts} prompts':<16}"
+            f"{f'{r.window}, {r.prompts} prompt' + 's' * (r.prompts > 1):<16}"
             f"{r.filling:>10,.0f}{r.filling_whole:>8,.0f}{r.filling / r.filling_whole:>7.1f}"
             f"{r.sliding:>11,.0f}{r.sliding_whole:>8,.0f}{r.sliding / r.sliding_whole:>7.1f}"
             for r in found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +42,31 @@ def test_bytes_go_on(run: Run, folder: Path) -> None:
     bold = ("--temperature", "0.01", "--top-k", "3", "--top-p", "0.9", "--seed", "4")
     again = run("generate", "language.safetensors", "-p", "abc a", "-n", 9, *bold).stdout
     assert again == said
+
+
+def test_characters_of_several_bytes_go_on(run: Run, folder: Path) -> None:
+    language(folder, np.frombuffer("ä€ ".encode() * 60, np.uint8).astype(int), 256)
+    said = run("generate", "language.safetensors", "--prompt", "ä€", "--tokens", 12).stdout
+    assert said == "ä€ ä€ ä€\n"
+    said = run("generate", "language.safetensors", "--prompt", "ä€", "--tokens", 4).stdout
+    assert said == "ä€ ä\N{REPLACEMENT CHARACTER}\n"  # the first byte of three
+
+
+def test_tokens_are_told_as_they_come_and_kept_at_ctrl_c(folder: Path) -> None:
+    language(folder, np.frombuffer(b"abc " * 40, np.uint8).astype(int), 256)
+    endless = ("generate", "language.safetensors", "-p", "ab", "--tokens", "1000000000")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "undivided", *endless],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    begun = process.stdout.read(10)
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=30)
+    assert begun == "abc abc ab" and rest.endswith("\n")
+    assert process.returncode == 130 and errors.strip() == "Stopped."
 
 
 def test_characters_go_on(run: Run, folder: Path) -> None:

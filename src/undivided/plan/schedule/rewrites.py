@@ -254,7 +254,7 @@ def pick_before_rows(graph: Graph) -> Graph:
         op, index = graph.producers[pick.inputs[0]], pick.attributes["index"]
         operations, values = list(graph.operations), dict(graph.values)
         del operations[operations.index(op)]
-        names = []
+        names: list[str] = []
         for name in op.inputs:
             if op.kind == "attention" and names:  # the keys and values stay, it is queries that go
                 names.append(name)
