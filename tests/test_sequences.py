@@ -132,8 +132,26 @@ def test_a_sequence_is_over_behind_its_end() -> None:
         return [np.eye(4)[[len(each) % 4]] for each in sequences]
 
     begun = [np.array([1]), np.array([1, 1])]
-    found = continued(scores, begun, [9, 1], Choice(), end=3)
+    found = continued(lambda numbers: scores, begun, [9, 1], Choice(), end=3)
     assert [each.tolist() for each in found] == [[1, 2], [2]]
+
+
+def test_many_go_on_a_few_at_a_time_unless_they_are_drawn() -> None:
+    def groups(choice: Choice) -> list[tuple[int, int]]:
+        seen = []
+
+        def begin(numbers: range) -> Any:
+            seen.append((numbers.start, len(numbers)))
+            return lambda which, sequences: [np.eye(7)[[each[0] % 7]] for each in sequences]
+
+        begun = [np.array([i]) for i in range(600)]
+        found = continued(begin, begun, [2] * 600, choice)
+        if choice.temperature == 0:
+            assert [each.tolist() for each in found] == [[i % 7] * 2 for i in range(600)]
+        return seen
+
+    assert groups(Choice()) == [(0, 256), (256, 256), (512, 88)]
+    assert groups(Choice(1.0)) == [(0, 600)]
 
 
 def test_targets_are_shifted_behind_the_first() -> None:
@@ -165,6 +183,21 @@ def test_classifiers_do_not_generate() -> None:
     model = Model(undivided.recipe("digits-attention"))
     with pytest.raises(ArgumentError, match="generate is for networks that score ids for each"):
         model.generate(np.zeros((1, 8, 8)))
+
+
+def test_a_network_that_is_given_its_target_does_not_begin_one() -> None:
+    text = """network Both {
+      input: { source: (5), target: (4) }
+      layers: Embedding(9, output_dim=8) TransformerEncoder(2) TransformerDecoder(2) Dense(9)
+    }"""
+    with pytest.raises(ArgumentError, match="Both is given a source and a target: declare the"):
+        Model(undivided.parse(text)).generate(np.ones((2, 5), int))
+
+
+def test_nothing_does_not_go_on() -> None:
+    model = Model(undivided.parse(NEXT % ""))
+    with pytest.raises(DataError, match=r"x\[1\] must hold at least one token to go on with"):
+        model.generate([np.array([1]), np.array([], int)], 3)
 
 
 def test_a_decoder_without_an_embedded_source_says_what_to_do() -> None:

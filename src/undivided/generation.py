@@ -9,7 +9,7 @@ one drawn by its probability.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,12 @@ from undivided.engines.engine import Packed, Samples, Sequences
 from undivided.errors import ArgumentError, DataError
 from undivided.plan.plan import Input
 
-__all__ = ["Choice", "continued", "going_on", "shifted", "up_to_their_ends"]
+__all__ = ["Choice", "Scores", "continued", "going_on", "shifted", "up_to_their_ends"]
 
-Scores = Callable[[list[int], list[np.ndarray]], Sequence[np.ndarray]]
+AT_ONCE = 256
+"""Sequences that go on together where nothing is drawn."""
+
+Scores = Callable[[list[int], list[np.ndarray]], Iterable[np.ndarray]]
 """What a network says of some sequences, given by number and as it sees them: [tokens, V] for each,
 of which the last row tells the next token."""
 
@@ -120,7 +123,7 @@ def going_on(sequences: Sequences) -> Scores:
 
 
 def continued(
-    scores: Scores,
+    begin: Callable[[range], Scores],
     begun: list[np.ndarray],
     limits: Sequence[int],
     choice: Choice,
@@ -131,20 +134,28 @@ def continued(
 ) -> list[np.ndarray]:
     """Sequences with up to `limits` more tokens each, without what they began with.
 
-    `scores(which, sequences)` is asked for the samples that go on. A sequence is over behind the
-    id `end`; `window` is the most that a network sees. `on_token` is called with the number of a
-    sequence and its next token.
+    `begin(numbers)` gives the scores of some of them, which count from 0 there. A sequence is over
+    behind the id `end`; `window` is the most that a network sees. `on_token` is called with the
+    number of a sequence and its next token.
+
+    All go on together, a token of each in turn; where nothing is drawn, so that nobody can tell, a
+    few hundred at a time: what is kept of them takes memory.
     """
     sequences = [np.asarray(each, np.int64) for each in begun]
-    alive = [i for i, limit in enumerate(limits) if limit > 0]
-    while alive:
-        seen = [sequences[i] if window is None else sequences[i][-window:] for i in alive]
-        for i, rows in zip(list(alive), scores(alive, seen), strict=True):
-            token = choice(rows[-1])
-            if token != end:
-                sequences[i] = np.append(sequences[i], token)
-                if on_token is not None:
-                    on_token(i, token)
-            if token == end or len(sequences[i]) - len(begun[i]) >= limits[i]:
-                alive.remove(i)
+    together = AT_ONCE if choice.temperature == 0 else max(len(begun), 1)
+    for first in range(0, len(begun), together):
+        numbers = range(first, min(first + together, len(begun)))
+        scores = begin(numbers)
+        alive = [i for i in numbers if limits[i] > 0]
+        while alive:
+            seen = [sequences[i] if window is None else sequences[i][-window:] for i in alive]
+            said = scores([i - first for i in alive], seen)
+            for i, rows in zip(list(alive), said, strict=True):
+                token = choice(rows[-1])
+                if token != end:
+                    sequences[i] = np.append(sequences[i], token)
+                    if on_token is not None:
+                        on_token(i, token)
+                if token == end or len(sequences[i]) - len(begun[i]) >= limits[i]:
+                    alive.remove(i)
     return [each[len(start) :] for each, start in zip(sequences, begun, strict=True)]

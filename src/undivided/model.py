@@ -14,7 +14,7 @@ import numpy as np
 from undivided.engines.choice import make_engine
 from undivided.engines.engine import Packed, Several, inputs_of
 from undivided.errors import ArgumentError, DataError, ModelFileError, NonFiniteError, ShapeError
-from undivided.generation import Choice, continued, going_on, shifted, up_to_their_ends
+from undivided.generation import Choice, Scores, continued, going_on, shifted, up_to_their_ends
 from undivided.network import Network
 from undivided.padding import filled_up, real_tokens, without_padding
 from undivided.parameters import Parameters, Substituted
@@ -375,6 +375,12 @@ class Model:
                 f"generate is for networks that score ids for each token of a sequence of ids. "
                 f"{self.network.name} gives {show_shape(self.plan.output.shape)}."
             )
+        if target.begins_with is None and len(self.plan.inputs) > 1:
+            raise ArgumentError(
+                f"generate is for networks that are given one input. {self.network.name} is given "
+                "a source and a target: declare the source alone, and it learns from targets "
+                "shifted right by one, which it can begin by itself."
+            )
         if target.begins_with is None:
             return self._continue(x, 100 if most is None else most, choice, on_token)
         source, _ = self._input(x, self.plan.input, "x", mask, lengths)
@@ -383,13 +389,15 @@ class Model:
         longest = axis.most if isinstance(axis, Ragged) else axis
         limits = [most or (longest if end is not None and longest else len(p)) for p in parts]
 
-        def scores(which: list[int], sequences: list[np.ndarray]) -> Any:
-            return self._engine.predict(Several([parts[i] for i in which], sequences))
+        def begin(numbers: range) -> Scores:
+            some = [parts[i] for i in numbers]
+            kept = self._engine.begin(len(some), max(limits), some)
+            if kept is not None:
+                return going_on(kept)
+            return lambda which, seen: self._engine.predict(Several([some[i] for i in which], seen))
 
         begun = [np.array([target.begins_with]) for _ in parts]
-        kept = self._engine.begin(len(parts), max(limits, default=1), source) if parts else None
-        said = going_on(kept) if kept else scores
-        found = continued(said, begun, limits, choice, end=end, on_token=on_token)
+        found = continued(begin, begun, limits, choice, end=end, on_token=on_token)
         if isinstance(x, (list, tuple)) or not found:
             return found
         whole = np.full((len(found), max(map(len, found))), end or 0, np.int64)
@@ -409,16 +417,20 @@ class Model:
         axis = entry.shape[0]
         window = axis.most if isinstance(axis, Ragged) else None
         for i, each in enumerate(begun):  # longer than the network sees is no mistake here
+            if each.ndim == 1 and not len(each):
+                raise DataError(f"x[{i}] must hold at least one token to go on with. Got none.")
             checked_samples([each[-(window or len(each)) :]], entry, self.dtype, f"x[{i}]")
 
-        def scores(which: list[int], sequences: list[np.ndarray]) -> Any:
-            return self._engine.predict(sequences)
-
         longest = max(map(len, begun), default=0) + most
-        kept = self._engine.begin(len(begun), min(longest, window or longest))
-        said = going_on(kept) if kept else scores
+
+        def begin(numbers: range) -> Scores:
+            kept = self._engine.begin(len(numbers), min(longest, window or longest))
+            if kept is not None:
+                return going_on(kept)
+            return lambda which, seen: self._engine.predict(seen)
+
         limits = [most] * len(begun)
-        found = continued(said, begun, limits, choice, window=window, on_token=on_token)
+        found = continued(begin, begun, limits, choice, window=window, on_token=on_token)
         return found[0] if single else np.stack(found) if dense else found
 
     def evaluate(self, split: Any) -> Evaluation:

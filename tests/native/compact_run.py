@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 from agreement import Trio
+from kept_sequences import language, model_of
 from native_cases import compact
 from padded_networks import PADDED, padding_after_training
 from small_models import NETWORKS, OPTIMIZERS, engine_for, trained
@@ -37,12 +38,17 @@ def main() -> None:
             np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True)
         )
     stained = [n for n in PADDED if padding_after_training(n, OPTIMIZERS["momentum"]).any()]
+    going_on = {
+        name: compared(model_of(language(name)), 12, 40).same
+        for name in ("rotary, odd heads", "window, alibi", "relative", "one head, folded")
+    }
     found = {
         "set": engine_for("table").instruction_set,
         "compared": compared,
         "wrong": wrong,
         "same": same,
         "stained": stained,
+        "otherwise": [name for name, same in going_on.items() if not same],
     }
     json.dump(found, sys.stdout)
 

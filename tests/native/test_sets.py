@@ -38,6 +38,7 @@ def test_a_forced_set_agrees(set_: str) -> None:
     assert found["set"] == set_
     assert found["wrong"] == []
     assert found["same"], "threads change bits"
+    assert found["otherwise"] == [], "what is kept changes bits"
     assert found["stained"] == []
     assert found["compared"] >= 2000
 

@@ -52,11 +52,15 @@ class Counting:
         self.plan = NETWORK.plan()
         self.seconds_a_step = seconds_a_step
         self.calls: list[tuple[np.ndarray, int, int, np.ndarray]] = []
+        self.optimizer_steps: list[int] = []
         self.fails_at: int | None = None
         self.before_each: Callable[[], None] = lambda: None
 
-    def train(self, x, y, order, batch_size, first_step, learning_rates):  # type: ignore[no-untyped-def]
+    def train(  # type: ignore[no-untyped-def]
+        self, x, y, order, batch_size, first_step, learning_rates, optimizer_steps
+    ):
         self.before_each()
+        self.optimizer_steps.append(optimizer_steps)
         steps = len(learning_rates)
         assert len(order) <= steps * batch_size and len(order) > (steps - 1) * batch_size
         if self.seconds_a_step:
@@ -101,6 +105,12 @@ class TestSteps:
         assert [first for first, _ in steps] == list(np.cumsum([0] + [n for _, n in steps])[:-1])
         assert state.steps == state.optimizer_steps == 9
         assert state.epochs == 3
+
+    def test_an_optimizer_that_began_anew_counts_for_itself(self) -> None:
+        engine, state = Counting(), TrainingState(XorShift64(1), steps=7)
+        run(engine, epochs=1, state=state)
+        assert [call[2] for call in engine.calls] == [7, 8]
+        assert engine.optimizer_steps == [0, 1]
 
     def test_the_loss_is_the_mean_over_all_samples(self) -> None:
         assert [entry.loss for entry in run(Counting())] == [4.5, 4.5]
