@@ -10,9 +10,9 @@ import dataclasses
 import json
 import sys
 
+import kept_sequences as kept
 import numpy as np
 from agreement import Trio
-from kept_sequences import language, model_of
 from native_cases import compact
 from padded_networks import PADDED, padding_after_training
 from small_models import NETWORKS, OPTIMIZERS, engine_for, trained
@@ -39,7 +39,7 @@ def main() -> None:
         )
     stained = [n for n in PADDED if padding_after_training(n, OPTIMIZERS["momentum"]).any()]
     going_on = {
-        name: compared(model_of(language(name)), 12, 40).same
+        name: kept.compared(kept.model_of(kept.language(name)), 12, 40).same
         for name in ("rotary, odd heads", "window, alibi", "relative", "one head, folded")
     }
     found = {
