@@ -185,15 +185,6 @@ def test_classifiers_do_not_generate() -> None:
         model.generate(np.zeros((1, 8, 8)))
 
 
-def test_a_network_that_is_given_its_target_does_not_begin_one() -> None:
-    text = """network Both {
-      input: { source: (5), target: (4) }
-      layers: Embedding(9, output_dim=8) TransformerEncoder(2) TransformerDecoder(2) Dense(9)
-    }"""
-    with pytest.raises(ArgumentError, match="Both is given a source and a target: declare the"):
-        Model(undivided.parse(text)).generate(np.ones((2, 5), int))
-
-
 def test_nothing_does_not_go_on() -> None:
     model = Model(undivided.parse(NEXT % ""))
     with pytest.raises(DataError, match=r"x\[1\] must hold at least one token to go on with"):

@@ -375,12 +375,6 @@ class Model:
                 f"generate is for networks that score ids for each token of a sequence of ids. "
                 f"{self.network.name} gives {show_shape(self.plan.output.shape)}."
             )
-        if target.begins_with is None and len(self.plan.inputs) > 1:
-            raise ArgumentError(
-                f"generate is for networks that are given one input. {self.network.name} is given "
-                "a source and a target: declare the source alone, and it learns from targets "
-                "shifted right by one, which it can begin by itself."
-            )
         if target.begins_with is None:
             return self._continue(x, 100 if most is None else most, choice, on_token)
         source, _ = self._input(x, self.plan.input, "x", mask, lengths)
