@@ -64,3 +64,32 @@ def test_ragged_samples_keep_their_lengths() -> None:
     assert lengths.min() >= 3 and lengths.max() <= 12
     assert all((x[i, n:] == 0).all() for i, n in enumerate(lengths))
     assert network_of(task).input == (None, 16)
+
+
+def test_the_language_model_beside_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both learn the same: equal losses in every turn, and equal bits of what is held out."""
+    import char_gpt
+
+    if not ENCODERS["torch"].installed:
+        pytest.skip("torch is not installed")
+    flags = ["--megabytes", "0.05", "--steps", "4", "--turn", "3", "--threads", "1"]
+    char_gpt.main([*flags, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert [turn["steps"] for turn in found["turns"]] == [3, 1]
+    for turn in found["turns"]:
+        assert turn["loss"]["undivided"] == pytest.approx(turn["loss"]["torch"], rel=1e-4)
+    assert found["bits_apart"] < 1e-3
+    assert found["windows"] == {"train": 351, "held_out": 39}
+    page = char_gpt.text(found)
+    assert "char-gpt on 0.05 MB of the Python library: 4 steps, 1 threads" in page
+    assert found["sample"].startswith("def ") and len(found["sample"]) > 100
+
+
+def test_the_librarys_source_is_the_same_text_every_time() -> None:
+    from corpus import library_source
+
+    text = library_source(100_000)
+    assert len(text) == 100_000 and text == library_source(200_000)[:100_000]
+    assert b"def " in text
+    with pytest.raises(ValueError, match="fewer than"):
+        library_source(10**10)
