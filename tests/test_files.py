@@ -143,6 +143,14 @@ class TestRoundTrip:
         model.save(path)
         assert load(path).network.optimizer == SGD(0.5)
 
+    def test_names_of_classes_are_in_the_file(self, path: Path) -> None:
+        model = trained()
+        model.save(path)
+        assert load(path).class_names is None
+        model.class_names = ("one, two", "ü")
+        model.save(path)
+        assert load(path).class_names == ("one, two", "ü")
+
     def test_float64_is_rounded_to_float32(self, path: Path) -> None:
         model = Model(NETWORK, engine="reference", dtype="float64")
         model.parameters["dense_1.weight"][0, 0] = 1 / 3
@@ -308,6 +316,9 @@ class TestDistrust:
             ({"steps": "9" * 99}, "as 'steps' in the metadata"),
             ({"generator": "1 2"}, "the state of the generator as 3 whole numbers, found 2"),
             ({"generator": "1 x 2"}, "as 'generator' in the metadata, found 'x'"),
+            ({"classes": "a, b"}, "expected a list of names as 'classes', found 'a, b'"),
+            ({"classes": '["a", 1]'}, "expected a list of names as 'classes'"),
+            ({"classes": "[" * 99_999}, "expected a list of names as 'classes'"),
         ],
     )
     def test_metadata(self, saved: Path, change: dict[str, str | None], text: str) -> None:

@@ -257,7 +257,10 @@ def test_targets_that_do_not_count_are_no_ids(ignore: int, lengths: tuple[int, i
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[1] / "docs" / "sequences.md").read_text("utf-8")
     names: dict[str, object] = {}
     for code in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):

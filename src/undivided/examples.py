@@ -32,16 +32,13 @@ def example_batch(plan: Plan, count: int, seed: int) -> tuple[Any, np.ndarray]:
 
 
 def random_data(network: Network, count: int, test: int, seed: int) -> Dataset:
-    """A data set of such samples; of a network with one input."""
+    """A data set of such samples."""
     plan = network.plan()
     x, y = example_batch(plan, count + test, seed)
     if isinstance(x, tuple):
-        raise ArgumentError(
-            f"{network.name} has several inputs, of which no data set is made. "
-            "model.example_batch(n, seed) gives samples to fit.",
-            argument="data",
-        )
-    return Dataset(Split(x[:count], y[:count]), Split(x[count:], y[count:]), "random")
+        x = {entry.name: part for entry, part in zip(plan.inputs, x, strict=True)}
+    whole = Split(x, y)
+    return Dataset(whole[:count], whole[count:], "random")
 
 
 def _samples(entry: Input, count: int, random: np.random.Generator) -> np.ndarray:

@@ -52,6 +52,8 @@ class ModelFile:
     """How many steps the optimizer has taken, where its averages are in the file."""
     slots: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     """What the optimizer keeps of each parameter: its averages by name."""
+    class_names: tuple[str, ...] | None = None
+    """What the classes are called, where that is known."""
 
 
 # Writing.
@@ -75,6 +77,8 @@ def write_model(path: str | os.PathLike[str], model: ModelFile) -> None:
         metadata["optimizer_steps"] = str(model.optimizer_steps)
         for slot, kept in model.slots.items():
             arrays |= {_slot_name(slot, name): values for name, values in kept.items()}
+    if model.class_names is not None:
+        metadata["classes"] = json.dumps(model.class_names)
     tensors = {name: np.ascontiguousarray(a, "<f4") for name, a in arrays.items()}
     data = [tensors[name].data for name in sorted(tensors)]
     write_beside(path, [_header(metadata, tensors), *data])
@@ -231,6 +235,7 @@ def _read(file: Path) -> ModelFile:
         {name: arrays[name] for name in plan.parameters},
         _count(file, metadata, "optimizer_steps") if "optimizer_steps" in metadata else None,
         {slot: {n: arrays[_slot_name(slot, n)] for n in plan.parameters} for slot in slots},
+        _class_names(file, metadata),
     )
 
 
@@ -311,6 +316,19 @@ def _count(file: Path, metadata: Mapping[str, str], name: str, below: int = _LAR
 def _generator(file: Path, metadata: Mapping[str, str]) -> tuple[int, ...]:
     words = metadata.get("generator", "").split(" ")
     return tuple(_whole(file, word, "generator", 2**64) for word in words[:16])
+
+
+def _class_names(file: Path, metadata: Mapping[str, str]) -> tuple[str, ...] | None:
+    text = metadata.get("classes")
+    if text is None:
+        return None
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _refuse(file, f"expected a list of names as 'classes', found {text[:40]!r}")
+    return tuple(names)
 
 
 def _whole(file: Path, text: str, name: str, below: int) -> int:

@@ -97,6 +97,8 @@ class Model:
         self.parameters = Parameters(self._engine.parameters)
         self.gradients: Gradients = {}
         """What pullbacks have added up since `clear_gradients`."""
+        self.class_names: tuple[str, ...] | None = None
+        """What the classes are called, where that is known; kept in the model's file."""
 
     # What it is.
 
@@ -468,16 +470,18 @@ class Model:
         tokens: Sequence[Sequence[object]] | None = None,
         source: str = "",
         limit: int = 8_000_000,
+        mask: Any = None,
     ) -> View:
         """A page on which every head can be looked at for the samples `x`, which may be a split.
 
             model.view(data.test[:12])                  shown in a notebook
             model.view(x, y).save("heads.html")         one file, no network
 
-        `y` are the targets, where they are known. `classes` names the classes, `vocabulary` the
-        ids of a network that takes ids, `tokens` the tokens of each sample, where they are called
-        something else. `source` is a line about where the model comes from. The page holds about
-        `limit` bytes of numbers and says what had to be left out.
+        `y` are the targets, where they are known. `classes` names the classes, else
+        `model.class_names` does; `vocabulary` names the ids of a network that takes ids, `tokens`
+        the tokens of each sample, where they are called something else. `source` is a line about
+        where the model comes from. The page holds about `limit` bytes of numbers and says what
+        had to be left out. A `mask` says which tokens of x count where no targets are known.
         """
         from undivided.view import view_of
 
@@ -490,12 +494,12 @@ class Model:
         elif self.plan.inputs[-1].begins_with is not None and not isinstance(x, tuple):
             samples, targets = self._samples((x, self.generate(x)), "")
         else:
-            samples, _ = self._inputs(x)
+            samples, _ = self._inputs(x, mask=mask)
         return view_of(
             self,
             samples,
             targets,
-            classes=classes,
+            classes=self.class_names if classes is None else classes,
             vocabulary=vocabulary,
             tokens=tokens,
             source=source,
@@ -538,7 +542,13 @@ class Model:
         state = self._state
         generator = tuple(state.generator.state)
         file = ModelFile(
-            self.network, self.seed, state.epochs, state.steps, generator, dict(self.parameters)
+            self.network,
+            self.seed,
+            state.epochs,
+            state.steps,
+            generator,
+            dict(self.parameters),
+            class_names=self.class_names,
         )
         if optimizer:
             file = dataclasses.replace(
@@ -566,15 +576,15 @@ class Model:
         names = [entry.name for entry in self.plan.inputs]
         if isinstance(x, dict):
             x = tuple(x[name] for name in names if name in x)
+        besides = (mask, lengths)
         if not isinstance(x, tuple) or len(x) != len(names):
             raise DataError(
                 f"{where} must be a pair ({', '.join(names)}): {self.network.name} is given both. "
                 f"Got {type(x).__name__}."
             )
-        found = [self._input(x[0], self.plan.inputs[0], f"{where}[0]", mask, lengths)]
-        found += [
-            self._input(part, entry, f"{where}[{i}]")
-            for i, (part, entry) in enumerate(zip(x[1:], self.plan.inputs[1:], strict=True), 1)
+        found = [
+            self._input(part, entry, f"{where}[{i}]", *(_of_input(m, i, entry) for m in besides))
+            for i, (part, entry) in enumerate(zip(x, self.plan.inputs, strict=True))
         ]
         if len({len(samples) for samples, _ in found}) > 1:
             counts = " and ".join(str(len(samples)) for samples, _ in found)
@@ -697,6 +707,7 @@ def load(
     state.generator.state = file.generator
     state.epochs, state.steps = file.epochs, file.steps
     state.optimizer_steps = file.optimizer_steps or 0
+    model.class_names = file.class_names
     for name, values in file.parameters.items():
         model.parameters[name] = values
     for slot, kept in file.slots.items():
@@ -747,6 +758,15 @@ def _are_shorter(x: Any, entry: Input) -> bool:
         return False
     lengths = {shape[0] for shape in shapes}
     return bool(lengths) and min(lengths) < most and max(lengths) <= most
+
+
+def _of_input(given: Any, number: int, entry: Input) -> Any:
+    """A mask, or lengths, of one of several inputs: by name, in order, or of the first alone."""
+    if isinstance(given, dict):
+        return given.get(entry.name)
+    if isinstance(given, tuple):
+        return given[number] if number < len(given) else None
+    return given if number == 0 else None
 
 
 def _of_real(y: Any, real: np.ndarray | None) -> Any:

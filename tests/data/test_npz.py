@@ -353,3 +353,77 @@ def test_mutations_load_or_give_a_data_error(scratch, content, data):
         return
     assert np.isfinite(dataset.train.x).all()
     assert len(dataset.train.x) == len(dataset.train.y)
+
+
+# Several inputs, and the names of classes.
+
+BOTH = ("source", "target")
+
+
+def pairs(**more: np.ndarray) -> dict[str, np.ndarray]:
+    source, target = np.ones((6, 4), np.int64), np.full((6, 3), 2, np.int64)
+    return {"source": source, "target": target, "y": np.zeros((6, 3), np.int64), **more}
+
+
+def test_a_network_with_several_inputs(tmp_path):
+    tests = {f"{name}_test": array[:2] for name, array in pairs().items()}
+    mask = np.array([[1, 1, 0]] * 2)
+    lengths = np.array([4, 3, 2, 1, 4, 4])
+    file = tmp_path / "pairs.npz"
+    np.savez(file, **pairs(**tests, target_mask_test=mask, source_lengths=lengths))
+    data = read_npz(file, inputs=BOTH)
+    assert list(data.train.x) == list(BOTH) and len(data.train) == 6 and len(data.test) == 2
+    assert data.train.x["source"].dtype == np.int32
+    np.testing.assert_array_equal(data.train.mask["source"].sum(axis=1), lengths)
+    assert set(data.train.mask) == {"source"} and set(data.test.mask) == {"target"}
+    some = data.train[1:3]
+    assert some.sample_shape == {"source": (4,), "target": (3,)} and len(some) == 2
+    np.testing.assert_array_equal(some.mask["source"].sum(axis=1), [3, 2])
+    assert repr(some) == "Split(2 samples of source 4 int32 and target 3 int32, targets int32)"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        (
+            {"x": X, "y": Y},
+            "expected the arrays source, target and y, and either all or none of source_test, "
+            "target_test and y_test; source and target are missing. In the file: x, y. Save it "
+            "with numpy.savez_compressed(path, source=source, target=target, y=y).",
+        ),
+        (pairs(target_test=Y), "source_test and y_test are missing"),
+        (pairs(target=np.ones((5, 3))), "target and y must have one entry per sample"),
+        (pairs(source=np.ones((6, 4), bool)), "source must be uint8, float32"),
+        (pairs(target_lengths=np.array([3, 3, 3, 3, 3, 4])), "lengths[5] is 4; samples have"),
+        (pairs(source_mask=np.zeros((6, 4))), "source[0] is all padding"),
+    ],
+)
+def test_what_several_inputs_lack(tmp_path, arrays, complaint):
+    file = tmp_path / "pairs.npz"
+    np.savez(file, **arrays)
+    with pytest.raises(DataError, match=re.escape(complaint)):
+        read_npz(file, inputs=BOTH)
+
+
+def test_parts_of_several_inputs_are_alike(tmp_path):
+    tests = {f"{name}_test": array for name, array in pairs(target=np.ones((6, 5), int)).items()}
+    np.savez(tmp_path / "pairs.npz", **pairs(**tests))
+    with pytest.raises(DataError, match="target of the test split must be like target of the tra"):
+        read_npz(tmp_path / "pairs.npz", inputs=BOTH)
+
+
+def test_names_of_classes(tmp_path):
+    file = tmp_path / "named.npz"
+    for names in (np.array(["a", "bé", "c"]), np.array([b"a", "bé".encode(), b"c"])):
+        np.savez(file, x=X, y=Y, classes=names)
+        assert read_npz(file).class_names == ("a", "bé", "c")
+    np.savez(file, x=X, y=Y, classes=np.arange(3))
+    with pytest.raises(DataError, match=r"named\.npz: classes must be an array of strings"):
+        read_npz(file)
+    np.savez(file, x=X, y=Y, classes=np.array(["a", "b"]))
+    with pytest.raises(DataError, match="there are 2 names of classes, and targets up to 2"):
+        read_npz(file)
+    text = header("'<U0'", (3,))
+    file.write_bytes(zipped({"x.npy": npy(X), "y.npy": npy(Y), "classes.npy": npy_of(text)}))
+    with pytest.raises(DataError, match="classes has the element type '<U0'"):
+        read_npz(file)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import click
 import numpy as np
 
@@ -66,7 +69,7 @@ def c(model: str, out: str, name: str, check: bool, data: str | None) -> None:
     if data is not None and not check:
         raise click.UsageError("--data is where --check takes samples from. Give --check too.")
     loaded = load(existing_model(model), engine="reference")
-    samples = None
+    samples: Any = None
     if check and data == "random":
         shape = [n for n in loaded.plan.input.shape if isinstance(n, int)]
         samples = np.random.default_rng(1).standard_normal((CHECKED, *shape), np.float32)
@@ -74,7 +77,9 @@ def c(model: str, out: str, name: str, check: bool, data: str | None) -> None:
         network = with_data(loaded.network, data)
         split, _ = tested_split(open_network_data(network))
         check_samples(loaded.plan, network, split.sample_shape)
-        samples = split.x[:CHECKED]
+        if isinstance(split.mask, np.ndarray):  # the function takes samples of full length
+            split = replace(split, x=np.asarray(split.x)[split.mask.all(axis=1)], mask=None)
+        samples = split.x if isinstance(split.x, dict) else split.x[:CHECKED]
     try:
         written = export_c(loaded, out, name, samples)
     except ArgumentError as error:

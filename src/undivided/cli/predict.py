@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import numpy as np
 
 from undivided.cli.arguments import engine_options, use_option
-from undivided.cli.targets import (
-    check_samples,
-    existing_model,
-    open_network_data,
-    tested_split,
-    with_data,
-)
-from undivided.data.npz import read_unlabelled
+from undivided.cli.targets import Tried, existing_model, tried, with_data
+from undivided.data.dataset import PerInput
 from undivided.files import check_target, write_beside
 from undivided.model import Model, load
-from undivided.network import File, Network
+from undivided.plan.plan import Ragged
 
 __all__ = ["predict"]
 
@@ -45,40 +38,28 @@ def predict(
     network = with_data(loaded.network, data)
     if out is not None:
         check_target(out)
-    x, labels = _samples(network, loaded)
-    check_samples(loaded.plan, network, x.shape[1:])
-    rows = _rows(loaded, x, labels)
+    samples = tried(network, loaded)
+    rows = _rows(loaded, samples)
     if out is None:
         for piece in rows:
             click.echo(piece, nl=False)
         return
     write_beside(out, (piece.encode() for piece in rows))
-    click.echo(f"Wrote {len(x):,} predictions to {out}")
+    click.echo(f"Wrote {len(samples.split):,} predictions to {out}")
 
 
-def _samples(network: Network, model: Model) -> tuple[np.ndarray, np.ndarray | None]:
-    """What to predict, and the targets where there are any: the loss wants classes, or values."""
-    source = network.data
-    if isinstance(source, File):
-        x = read_unlabelled(Path(source.path).expanduser())
-        if x is not None:
-            return x, None
-    split, _ = tested_split(open_network_data(network))
-    y, kind = split.y, model.plan.loss.targets
-    if kind == "distributions" and y.shape[1:] == model.plan.output.shape:
-        return split.x, y.argmax(axis=-1)
-    return split.x, y if (y.dtype.kind in "iu") == (kind == "classes") else None
-
-
-def _rows(model: Model, x: np.ndarray, targets: np.ndarray | None) -> Iterator[str]:
+def _rows(model: Model, samples: Tried) -> Iterator[str]:
     """The lines of the CSV file, many at a time.
 
     index (and position, where a sample has several rows), then for classes label, predicted and
-    probability_0, …; for values target and predicted, numbered where a row has several.
+    probability_0, …; for values target and predicted, numbered where a row has several. Classes
+    that have names go by them.
     """
     loss, width = model.plan.loss, model.plan.output.width
     by_class = loss.targets in ("classes", "distributions")
-    found = model.predict_proba(x) if loss.link else model.predict(x)
+    x, mask, targets = samples.split.x, samples.split.mask, _labels(model, samples.targets)
+    called = _Names(samples.class_names if by_class else None)
+    found = model.predict_proba(x, mask) if loss.link else model.predict(x, mask)
     each = [np.reshape(sample, (-1, width)) for sample in found]
     positions = len(model.plan.output.shape) > 1
     wanted = ["label"] if by_class else _numbered("target", width)
@@ -86,17 +67,23 @@ def _rows(model: Model, x: np.ndarray, targets: np.ndarray | None) -> Iterator[s
     names += ["predicted"] if loss.link else _numbered("predicted", width)
     if loss.link:
         names = names if by_class else names[:-1] + _numbered("predicted", width)
-        names += _numbered("probability", width, always=True)
+        names += [called.cell(f"probability_{called(c)}") for c in range(width)]
     yield ",".join(names) + "\n"
     lines: list[str] = []
+    real = _real_positions(model, mask)
     for index, rows in enumerate(each):
-        known = None if targets is None else np.asarray(targets[index]).reshape(len(rows), -1)
+        known = None if targets is None else np.asarray(targets[index])
+        if real is not None:
+            rows = rows[real[index]] if len(rows) == len(real[index]) else rows
+            known = None if known is None else known[real[index]]
+        known = None if known is None else known.reshape(len(rows), -1)
         for position, row in enumerate(rows):
             cells = [str(index)] + [str(position)] * positions
             if known is not None:
-                cells += [f"{value:.9g}" for value in known[position].tolist()]
+                values = known[position].tolist()
+                cells += [called.cell(called(v)) if by_class else f"{v:.9g}" for v in values]
             if by_class:
-                cells.append(str(row.argmax()))
+                cells.append(called.cell(called(row.argmax())))
             elif loss.link:
                 cells += [str(int(value > 0.5)) for value in row]
             digits = 6 if loss.link else 9
@@ -108,6 +95,38 @@ def _rows(model: Model, x: np.ndarray, targets: np.ndarray | None) -> Iterator[s
     yield "".join(lines)
 
 
-def _numbered(name: str, count: int, always: bool = False) -> list[str]:
+def _labels(model: Model, targets: np.ndarray | None) -> np.ndarray | None:
+    """Targets as they stand in the file: of the probabilities of classes the most probable."""
+    if targets is None or model.plan.loss.targets != "distributions":
+        return targets
+    return targets.argmax(axis=-1) if targets.shape[1:] == model.plan.output.shape else targets
+
+
+def _real_positions(model: Model, mask: PerInput[np.ndarray] | None) -> np.ndarray | None:
+    """[N, S], which positions of the outputs are no padding; None where nothing says so."""
+    axis = model.plan.output.shape[0]
+    if not isinstance(axis, Ragged):
+        return None
+    return mask.get(axis.name) if isinstance(mask, dict) else mask
+
+
+class _Names:
+    """What classes are called: by their names, where there are any, else by their numbers."""
+
+    def __init__(self, names: tuple[str, ...] | None) -> None:
+        self.names = names or ()
+
+    def __call__(self, number: int) -> str:
+        return self.names[number] if 0 <= number < len(self.names) else str(number)
+
+    @staticmethod
+    def cell(text: str) -> str:
+        """As a cell of the file, in quotes where it has to be."""
+        if not set(text) & set(',"\r\n'):
+            return text
+        return '"' + text.replace('"', '""') + '"'
+
+
+def _numbered(name: str, count: int) -> list[str]:
     """`name`, or where there are several `name_0`, `name_1`, …"""
-    return [f"{name}_{i}" for i in range(count)] if count > 1 or always else [name]
+    return [f"{name}_{i}" for i in range(count)] if count > 1 else [name]

@@ -40,6 +40,7 @@ class Session:
         check_target(self.out)
         model = Model(self.network, threads=self.threads, engine=self.engine)  # type: ignore[arg-type]
         dataset = open_network_data(self.network)
+        model.class_names = dataset.class_names
         check_samples(plan, self.network, dataset.train.sample_shape)
         loaded = perf_counter()
         self._say(self._configuration(model, dataset))

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 import click
+import numpy as np
 
 from undivided.data import BUILT_IN, Dataset, Split, mnist, open_data
+from undivided.data.dataset import PerInput
+from undivided.data.npz import read_unlabelled
 from undivided.data.tasks import TASKS
 from undivided.data.text import text
 from undivided.errors import DataError, suggest
 from undivided.examples import random_data
 from undivided.language import read
-from undivided.network import File, Mnist, Network, Random, Text, source_of
+from undivided.model import Model
+from undivided.network import File, Inputs, Mnist, Network, Random, Text, source_of
 from undivided.plan.plan import Plan, Ragged
 from undivided.recipes import guide, recipe, recipes
 
 __all__ = [
+    "Tried",
     "by",
     "check_samples",
     "data_name",
@@ -27,6 +33,7 @@ __all__ = [
     "network_of",
     "open_network_data",
     "tested_split",
+    "tried",
     "with_data",
 ]
 
@@ -105,7 +112,7 @@ def open_network_data(network: Network) -> Dataset:
         if Path(source.path).suffix.lower() in _TEXTS:
             length = network.plan().input.shape[0]
             return text(source.path, length if isinstance(length, int) else _WINDOW)
-        return open_data(source.path)
+        return open_data(source.path, inputs=_arrays_of(network))
     if isinstance(source, Text):
         return text(source.path, source.length, source.unit)
     if isinstance(source, Random):
@@ -127,6 +134,11 @@ def data_name(network: Network) -> str:
     return source.path if isinstance(source, File) else source.keyword if source else "no data"
 
 
+def _arrays_of(network: Network) -> tuple[str, ...]:
+    """What the arrays of the network's samples are called in a file."""
+    return ("source", "target") if isinstance(network.input, Inputs) else ("x",)
+
+
 def tested_split(dataset: Dataset) -> tuple[Split, str]:
     """What a model is tried on: the test samples, or all where there are none; and their name."""
     if dataset.test is None:
@@ -134,19 +146,60 @@ def tested_split(dataset: Dataset) -> tuple[Split, str]:
     return dataset.test, "test samples"
 
 
-def check_samples(plan: Plan, network: Network, shape: tuple[int, ...]) -> None:
+@dataclass(frozen=True)
+class Tried:
+    """What a model is tried on, where targets need not be known, and what people call it."""
+
+    split: Split
+    targets: np.ndarray | None
+    """None where there are none, or none such as the network's loss wants."""
+    class_names: tuple[str, ...] | None = None
+    vocabulary: tuple[str, ...] | None = None
+
+    def first(self, count: int) -> Tried:
+        """The first so many samples."""
+        targets = None if self.targets is None else self.targets[:count]
+        return replace(self, split=self.split[:count], targets=targets)
+
+
+def tried(network: Network, model: Model) -> Tried:
+    """The test samples of the network's data, or all; an .npz file may be without targets."""
+    source = network.data
+    if isinstance(source, File):
+        split = read_unlabelled(Path(source.path).expanduser(), _arrays_of(network))
+        if split is not None:
+            check_samples(model.plan, network, split.sample_shape)
+            return Tried(split, None, model.class_names)
+    data = open_network_data(network)
+    split, _ = tested_split(data)
+    check_samples(model.plan, network, split.sample_shape)
+    by_class = model.plan.loss.targets == "classes"
+    known = (split.y.dtype.kind in "iu") == by_class
+    names = data.class_names or model.class_names
+    return Tried(split, split.y if known else None, names, data.vocabulary)
+
+
+def check_samples(plan: Plan, network: Network, shape: PerInput[tuple[int, ...]]) -> None:
     """Refuse samples of another shape than the network takes, naming both."""
-    wanted = plan.input.shape
-    fits = len(shape) == len(wanted) and all(
-        isinstance(extent, Ragged) or n == extent for n, extent in zip(shape, wanted, strict=True)
-    )
+    wanted = {e.name: e.shape for e in plan.inputs if e.begins_with is None}
+    found = shape if isinstance(shape, dict) else dict.fromkeys(list(wanted)[:1], shape)
+    fits = found.keys() == wanted.keys() and all(_fits(found[n], wanted[n]) for n in wanted)
     if not fits:
+        takes = by(wanted if len(wanted) > 1 else next(iter(wanted.values())))
         raise DataError(
             f"The samples of {data_name(network)} are {by(shape)}, and {network.name} takes "
-            f"{by(wanted)}. Name other data with --data, or change the network's input."
+            f"{takes}. Name other data with --data, or change the network's input."
         )
 
 
-def by(shape: tuple[int | Ragged, ...]) -> str:
-    """A shape as people say it: 28×28."""
-    return "×".join(map(str, shape))
+def _fits(found: tuple[int, ...], wanted: tuple[int | Ragged, ...]) -> bool:
+    return len(found) == len(wanted) and all(
+        isinstance(extent, Ragged) or n == extent for n, extent in zip(found, wanted, strict=True)
+    )
+
+
+def by(shape: Mapping[str, tuple[int | Ragged, ...]] | tuple[int | Ragged, ...]) -> str:
+    """A shape as people say it: 28×28, or source 16 and target 12."""
+    if isinstance(shape, tuple):
+        return "×".join(map(str, shape))
+    return " and ".join(f"{name} {by(part)}" for name, part in shape.items())

@@ -9,24 +9,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import numpy as np
 
 from undivided.cli.arguments import COUNT, engine_options, use_option
 from undivided.cli.session import Session
 from undivided.cli.targets import (
-    check_samples,
     data_name,
     existing_model,
     network_of,
-    open_network_data,
-    tested_split,
+    tried,
     with_data,
 )
-from undivided.data.npz import read_unlabelled
 from undivided.errors import ArgumentError
 from undivided.files import check_target
 from undivided.model import Model, load
-from undivided.network import File, Network
+from undivided.network import Network
 
 __all__ = ["debug", "view", "write_page"]
 
@@ -127,12 +123,14 @@ def write_page(
     """Write the page about the first samples that the network is tested on, and name it."""
     if samples > MOST_SAMPLES:
         raise ArgumentError(f"--samples must be at most {MOST_SAMPLES:,}. Got {samples:,}.")
-    x, y = _samples(network, model)
-    check_samples(model.plan, network, x.shape[1:])
+    shown_on = tried(network, model).first(samples)
+    split = shown_on.split
+    bytes_of = BYTES if model.plan.input.vocabulary == len(BYTES) else None
     shown = model.view(
-        x[:samples],
-        None if y is None else y[:samples],
-        vocabulary=BYTES if model.plan.input.vocabulary == len(BYTES) else None,
+        split if shown_on.targets is not None else split.x,
+        mask=split.mask,
+        classes=shown_on.class_names,
+        vocabulary=shown_on.vocabulary or bytes_of,
         source=f"{source} on {data_name(network)}",
     )
     path = shown.save(out)
@@ -141,15 +139,3 @@ def write_page(
         import webbrowser
 
         webbrowser.open(path.as_uri())
-
-
-def _samples(network: Network, model: Model) -> tuple[np.ndarray, np.ndarray | None]:
-    """What to look at, and the targets where the data has such as the loss wants."""
-    source = network.data
-    if isinstance(source, File):
-        x = read_unlabelled(Path(source.path).expanduser())
-        if x is not None:
-            return x, None
-    split, _ = tested_split(open_network_data(network))
-    by_class = model.plan.loss.targets == "classes"
-    return split.x, split.y if (split.y.dtype.kind in "iu") == by_class else None

@@ -8,7 +8,9 @@ Bytes stay bytes (MNIST is 47 MB, as float32 it would be 188 MB); the network re
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar, Union
 
 import numpy as np
 
@@ -20,24 +22,30 @@ MAX_RANK = 16  # far above any real sample; keeps below every limit that NumPy i
 LARGEST_LABEL = 2**31 - 1  # labels are stored as int32: half the memory of NumPy's default
 _BLOCK = 1 << 20  # values checked at a time: the check's own memory stays in the cache
 
+Part = TypeVar("Part")
+Other = TypeVar("Other")
+PerInput = Union[Part, dict[str, Part]]  # noqa: UP007 - a variable of types takes no |
+"""What there is for x, or where a network has several inputs for each of them by its name."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """N samples `x` `[N, ...]` (uint8 or float32) and their targets `y`.
 
-    `y` is `[N, ...]`: int32 for classes, of a sample or of each of its positions, or float32 for
-    values to be met. `weights`, if there are any, are `[N]` or `[N, ...]` float32: how much each
-    sample, or each position of it, counts.
+    For a network with several inputs `x`, and `mask` where there is one, are dicts by the names
+    of the inputs. `y` is `[N, ...]`: int32 for classes, of a sample or of each of its positions,
+    or float32 for values to be met. `weights`, if there are any, are `[N]` or `[N, ...]` float32:
+    how much each sample, or each position of it, counts.
     """
 
-    x: np.ndarray
+    x: PerInput[np.ndarray]
     y: np.ndarray
     weights: np.ndarray | None = None
-    mask: np.ndarray | None = None
+    mask: PerInput[np.ndarray] | None = None
     """`[N, S]` bool, true for the tokens of x that count and do not only fill samples up."""
 
     def __len__(self) -> int:
-        return len(self.x)
+        return len(next(iter(self.x.values())) if isinstance(self.x, dict) else self.x)
 
     def __getitem__(self, rows: slice) -> Split:
         """The samples `rows`, without a copy."""
@@ -47,17 +55,19 @@ class Split:
                 "For single samples use split.x[i] and split.y[i]."
             )
         weights = None if self.weights is None else self.weights[rows]
-        mask = None if self.mask is None else self.mask[rows]
-        return Split(self.x[rows], self.y[rows], weights, mask)
+        mask = None if self.mask is None else _each(self.mask, lambda part: part[rows])
+        return Split(_each(self.x, lambda part: part[rows]), self.y[rows], weights, mask)
 
     def __repr__(self) -> str:
-        shape = "x".join(map(str, self.sample_shape))
-        return f"Split({len(self)} samples of {shape} {self.x.dtype}, targets {self.y.dtype})"
+        shown = _each(self.x, lambda part: f"{_extents(part)} {part.dtype}")
+        if isinstance(shown, dict):
+            shown = " and ".join(f"{name} {part}" for name, part in shown.items())
+        return f"Split({len(self)} samples of {shown}, targets {self.y.dtype})"
 
     @property
-    def sample_shape(self) -> tuple[int, ...]:
+    def sample_shape(self) -> PerInput[tuple[int, ...]]:
         """The shape of one sample."""
-        return self.x.shape[1:]
+        return _each(self.x, lambda part: part.shape[1:])
 
     def take(self, n: int) -> Split:
         """The first `n` samples, without a copy."""
@@ -71,21 +81,32 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A training split, perhaps a test split of the same kind, and a name for people."""
+    """A training split, perhaps a test split of the same kind, and a name for people.
+
+    `class_names` are what the classes are called, `vocabulary` what the ids of x are.
+    """
 
     train: Split
     test: Split | None
     name: str
+    class_names: tuple[str, ...] | None = None
+    vocabulary: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.class_names is not None and (self.classes or 0) > len(self.class_names):
+            raise DataError(
+                f"{self.name}: there are {len(self.class_names)} names of classes, and targets up "
+                f"to {(self.classes or 0) - 1}. Name every class, in the order of their numbers."
+            )
         if self.test is None:
             return
-        for array in ("x", "y"):
-            train, test = _kind(getattr(self.train, array)), _kind(getattr(self.test, array))
-            if train != test:
+        train, test = (_kinds(split) for split in (self.train, self.test))
+        for array in train:
+            if train[array] != test.get(array):
                 raise DataError(
                     f"{self.name}: {array} of the test split must be like {array} of the training "
-                    f"split, {train} per sample; it is {test}. Prepare both in the same way."
+                    f"split, {train[array]} per sample; it is {test.get(array, 'missing')}. "
+                    "Prepare both in the same way."
                 )
 
     @property
@@ -98,14 +119,14 @@ class Dataset:
 
 
 def check_split(
-    x: np.ndarray,
+    x: PerInput[np.ndarray],
     y: np.ndarray,
     where: str,
     *,
     names: tuple[str, str] = ("x", "y"),
     weights: np.ndarray | None = None,
-    mask: np.ndarray | None = None,
-    lengths: np.ndarray | None = None,
+    mask: PerInput[np.ndarray] | None = None,
+    lengths: PerInput[np.ndarray] | None = None,
 ) -> Split:
     """`x` and `y` as a `Split` that can be trained on, or a `DataError` that says why not.
 
@@ -113,16 +134,27 @@ def check_split(
     float of 16, 32 or 64 bits, which becomes float32, or other integers, which are ids and become
     int32. `y` may be any integers, which become int32, or such floats. Arrays that already are
     what is needed are taken as they are, without a copy. `mask` (0 or 1 for each token) or
-    `lengths` say which tokens of x only fill samples up.
+    `lengths` say which tokens of x only fill samples up. Where x is a dict, so are they.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    y = np.asarray(y)
     x_name, y_name = names
-    check_declared(x.dtype, x.shape, y.dtype, y.shape, where, names)
-    checked_x = _as_samples(x, where, x_name)
+    parts = x if isinstance(x, dict) else {x_name: x}
+    masks, counts = (_by_name(given, x_name) for given in (mask, lengths))
+    found: dict[str, np.ndarray] = {}
+    real: dict[str, np.ndarray] = {}
+    for name, given in parts.items():
+        part = np.asarray(given)
+        check_declared(part.dtype, part.shape, y.dtype, y.shape, where, (name, y_name))
+        found[name] = _as_samples(part, where, name)
+        tokens = _as_mask(found[name], masks.get(name), counts.get(name), f"{where}: {name}")
+        if tokens is not None:
+            real[name] = tokens
     is_float = y.dtype.kind == "f"
     checked_y = _as_float32(y, where, y_name) if is_float else _as_labels(y, where, y_name)
     counted = None if weights is None else _as_weights(np.asarray(weights), checked_y, where)
-    return Split(checked_x, checked_y, counted, _as_mask(checked_x, mask, lengths, where))
+    if isinstance(x, dict):
+        return Split(found, checked_y, counted, real or None)
+    return Split(found[x_name], checked_y, counted, real.get(x_name))
 
 
 def check_declared(
@@ -228,7 +260,7 @@ def _as_mask(
     from undivided.padding import real_tokens
     from undivided.plan.plan import Input
 
-    return real_tokens(x, Input("x", x.shape[1:]), mask, lengths, f"{where}: x")
+    return real_tokens(x, Input("x", x.shape[1:]), mask, lengths, where)
 
 
 def _as_weights(weights: np.ndarray, y: np.ndarray, where: str) -> np.ndarray:
@@ -270,6 +302,29 @@ def _place(name: str, index: tuple[np.intp, ...]) -> str:
     return f"{name}[{', '.join(str(int(i)) for i in index)}]"
 
 
+def _by_name(given: PerInput[np.ndarray] | None, name: str) -> dict[str, np.ndarray]:
+    if given is None:
+        return {}
+    return given if isinstance(given, dict) else {name: given}
+
+
+def _each(of: PerInput[Part], function: Callable[[Part], Other]) -> PerInput[Other]:
+    """A function of x, or of each input."""
+    if isinstance(of, dict):
+        return {name: function(part) for name, part in of.items()}
+    return function(of)
+
+
+def _kinds(split: Split) -> dict[str, str]:
+    """Array → what it has for a sample."""
+    parts = split.x if isinstance(split.x, dict) else {"x": split.x}
+    return {name: _kind(array) for name, array in {**parts, "y": split.y}.items()}
+
+
 def _kind(array: np.ndarray) -> str:
-    shape = "x".join(map(str, array.shape[1:]))
+    shape = _extents(array)
     return f"{shape} {array.dtype}" if shape else str(array.dtype)
+
+
+def _extents(array: np.ndarray) -> str:
+    return "x".join(map(str, array.shape[1:]))

@@ -36,4 +36,5 @@ def iris() -> Dataset:
     x = ((x - x.mean(axis=0)) / x.std(axis=0, ddof=1)).astype(np.float32)
     held = np.array(_HELD_OUT)
     kept = np.setdiff1d(np.arange(len(rows)), held)
-    return Dataset(Split(x[kept], y[kept]), Split(x[held], y[held]), "iris")
+    train, test = Split(x[kept], y[kept]), Split(x[held], y[held])
+    return Dataset(train, test, "iris", class_names=_KINDS)

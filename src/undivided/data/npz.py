@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ __all__ = ["read_npz", "read_unlabelled"]
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 4096  # NumPy writes 118 bytes for a plain array; parsing is not to become the work
 _ENCRYPTED = 0x1
-_BESIDES = ("weights", "mask", "lengths")  # what may stand beside x and y
+_CLASSES = "classes"
 _SAVE = "numpy.savez_compressed(path, x=x, y=y)"
 _TYPE = re.compile(r"[<>|=]?([?biufcSUVO])\d{0,9}")
 
@@ -59,65 +59,120 @@ class _Header:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_npz(path: str | os.PathLike[str]) -> Dataset:
+def read_npz(path: str | os.PathLike[str], inputs: Sequence[str] = ("x",)) -> Dataset:
     """The arrays x and y, and if there are any x_test and y_test, of an .npz file.
 
     `weights` and `weights_test`, if there are any, say how much each sample counts; `mask` or
-    `lengths` (and `mask_test` …) which tokens of x only fill samples up. Other arrays
-    in the file are left alone. The types are those of `check_split`. Pickled objects are refused
-    unread. Raises `DataError` for every file that cannot be trusted or trained on.
+    `lengths` (and `mask_test` …) which tokens of x only fill samples up. `classes`, an array of
+    strings, says what the classes are called. Other arrays in the file are left alone. The types
+    are those of `check_split`. Pickled objects are refused unread. Raises `DataError` for every
+    file that cannot be trusted or trained on.
+
+    For a network with several `inputs` these are the names of their arrays, in place of x:
+    `source` and `target`, `source_test` …, and `source_mask`, `target_lengths_test` and so on.
     """
-    file, size = plain_file(path, "an .npz file with the arrays x and y")
+    file, size = plain_file(path, f"an .npz file with the arrays {_listed((*inputs, 'y'))}")
     with _damage_reported(file):
-        return _read(file, size)
+        return _read(file, size, tuple(inputs))
 
 
-def _read(file: Path, size: int) -> Dataset:
+def _read(file: Path, size: int, inputs: tuple[str, ...]) -> Dataset:
     with file.open("rb") as raw:
         archive = _open_archive(raw, file)
-        pairs = _pairs({info.filename: info for info in archive.infolist()}, file)
-        headers = {}
-        for name, info in (member for pair in pairs for member in pair.items()):
-            _check_member(info, size, f"{file}: {name}")
-            with archive.open(info) as stream:
-                headers[name] = _read_header(stream, f"{file}: {name}")
-            _check_sizes(info, headers[name], f"{file}: {name}")
-        for x_name, y_name, *_ in pairs:
-            x, y = headers[x_name], headers[y_name]
-            check_declared(x.dtype, x.shape, y.dtype, y.shape, str(file), (x_name, y_name))
+        members = _arrays_in(archive)
+        suffixes = _splits_in(members, inputs, file)
+        wanted = [role + suffix for suffix in suffixes for role in _roles(inputs)]
+        headers = {
+            name: _checked_header(archive, members[name], size, f"{file}: {name}")
+            for name in (*wanted, _CLASSES)
+            if name in members
+        }
+        for suffix in suffixes:
+            y = headers["y" + suffix]
+            for name in (role + suffix for role in inputs):
+                x = headers[name]
+                where = (name, "y" + suffix)
+                check_declared(x.dtype, x.shape, y.dtype, y.shape, str(file), where)
         check_memory(sum(header.data_size for header in headers.values()), str(file))
-        splits = [_read_split(archive, pair, headers, file) for pair in pairs]
-    return Dataset(splits[0], splits[1] if len(splits) > 1 else None, file.stem)
+        arrays = {
+            name: _read_array(archive, members[name], header, f"{file}: {name}")
+            for name, header in headers.items()
+        }
+    splits = [_split_of(arrays, inputs, suffix, file) for suffix in suffixes]
+    test = splits[1] if len(splits) > 1 else None
+    names = _names(arrays[_CLASSES], f"{file}: {_CLASSES}") if _CLASSES in arrays else None
+    return Dataset(splits[0], test, file.stem, class_names=names)
 
 
-def read_unlabelled(path: str | os.PathLike[str]) -> np.ndarray | None:
+def _roles(inputs: tuple[str, ...]) -> list[str]:
+    """What a split may consist of, its inputs first."""
+    kinds = ("mask", "lengths")
+    besides = kinds if inputs == ("x",) else [f"{name}_{kind}" for name in inputs for kind in kinds]
+    return [*inputs, "y", "weights", *besides]
+
+
+def _split_of(
+    arrays: dict[str, np.ndarray], inputs: tuple[str, ...], suffix: str, file: Path
+) -> Split:
+    names = (inputs[0] + suffix, "y" + suffix)
+    y, weights = arrays["y" + suffix], arrays.get("weights" + suffix)
+    if inputs == ("x",):
+        mask, lengths = arrays.get("mask" + suffix), arrays.get("lengths" + suffix)
+        x = arrays["x" + suffix]
+        return check_split(
+            x, y, str(file), names=names, weights=weights, mask=mask, lengths=lengths
+        )
+    besides = {
+        kind: {n: arrays[m] for n in inputs if (m := f"{n}_{kind}{suffix}") in arrays}
+        for kind in ("mask", "lengths")
+    }
+    several = {name: arrays[name + suffix] for name in inputs}
+    return check_split(several, y, str(file), names=names, weights=weights, **besides)
+
+
+def _names(array: np.ndarray, where: str) -> tuple[str, ...]:
+    """What the classes are called."""
+    if array.ndim != 1 or array.dtype.kind not in "US" or not array.size:
+        raise DataError(
+            f"{where} must be an array of strings, what each class is called; it is "
+            f"{array.dtype} {array.shape}. Save it with classes=numpy.array([…])."
+        )
+    return tuple(np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.tolist())
+
+
+def read_unlabelled(path: str | os.PathLike[str], inputs: Sequence[str] = ("x",)) -> Split | None:
     """The x of an .npz file that has no y, under the same distrust; None for every other file.
 
-    Damaged files are among the others: `read_npz` knows how to refuse them.
+    Damaged files are among the others: `read_npz` knows how to refuse them. The targets of what
+    comes back are zeros that mean nothing.
     """
     from zipfile import BadZipFile, ZipFile
 
+    inputs = tuple(inputs)
     try:
         with ZipFile(path) as archive:
-            names = set(archive.namelist())
+            names = set(_arrays_in(archive))
     except (OSError, ValueError, BadZipFile, NotImplementedError):
         return None
-    if "x.npy" not in names or "y.npy" in names:
+    if not names.issuperset(inputs) or "y" in names:
         return None
-    file, size = plain_file(path, "an .npz file with the array x")
-    where = f"{file}: x"
+    file, size = plain_file(path, f"an .npz file with {_listed(inputs)}")
     with _damage_reported(file), file.open("rb") as raw:
         archive = _open_archive(raw, file)
-        info = archive.getinfo("x.npy")
-        _check_member(info, size, where)
-        with archive.open(info) as stream:
-            header = _read_header(stream, where)
-        _check_sizes(info, header, where)
-        if not header.shape:
-            return np.empty(())
-        check_memory(header.data_size, str(file))
-        x = _read_array(archive, info, header, where)
-    return check_split(x, np.zeros(len(x), np.uint8), str(file)).x
+        members = _arrays_in(archive)
+        headers = {
+            name: _checked_header(archive, members[name], size, f"{file}: {name}")
+            for name in _roles(inputs)
+            if name in members
+        }
+        check_memory(sum(header.data_size for header in headers.values()), str(file))
+        arrays = {
+            name: _read_array(archive, members[name], header, f"{file}: {name}")
+            for name, header in headers.items()
+        }
+    first = arrays[inputs[0]]
+    count = len(first) if first.ndim else 1
+    return _split_of({**arrays, "y": np.zeros(count, np.uint8)}, inputs, "", file)
 
 
 def _open_archive(raw: IO[bytes], file: Path) -> ZipFile:
@@ -136,24 +191,48 @@ def _open_archive(raw: IO[bytes], file: Path) -> ZipFile:
         ) from None
 
 
-def _pairs(members: dict[str, ZipInfo], file: Path) -> list[dict[str, ZipInfo]]:
-    """The members to read: x, y and what may stand beside them; then x_test … if there are any."""
-    arrays = {
-        name.removesuffix(".npy"): info for name, info in members.items() if name.endswith(".npy")
-    }
-    wanted = [("x", "y")]
-    if "x_test" in arrays or "y_test" in arrays:
-        wanted.append(("x_test", "y_test"))
-    missing = [name for pair in wanted for name in pair if name not in arrays]
+def _arrays_in(archive: ZipFile) -> dict[str, ZipInfo]:
+    """The arrays by their names; of two members of one name the last is meant."""
+    infos = archive.infolist()
+    return {i.filename.removesuffix(".npy"): i for i in infos if i.filename.endswith(".npy")}
+
+
+def _splits_in(members: dict[str, ZipInfo], inputs: tuple[str, ...], file: Path) -> list[str]:
+    """What the names of a split's arrays end in: nothing, and `_test` where there is one."""
+    needed = (*inputs, "y")
+    suffixes = [""]
+    if any(f"{name}_test" in members for name in needed):
+        suffixes.append("_test")
+    missing = [name + s for s in suffixes for name in needed if name + s not in members]
     if missing:
-        there = ", ".join(list(arrays)[:20]) + (", …" if len(arrays) > 20 else "")
+        there = ", ".join(list(members)[:20]) + (", …" if len(members) > 20 else "")
+        tests = _listed([f"{name}_test" for name in needed])
+        several = "all" if len(needed) > 2 else "both"
+        saved = _SAVE if inputs == ("x",) else _saving(needed)
         raise DataError(
-            f"{file}: expected the arrays x and y, and either both or none of x_test and y_test; "
-            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing. "
-            f"In the file: {there or 'no array at all'}. Save it with {_SAVE}."
+            f"{file}: expected the arrays {_listed(needed)}, and either {several} or none of "
+            f"{tests}; {_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing. "
+            f"In the file: {there or 'no array at all'}. Save it with {saved}."
         )
-    wanted_all = ((*pair, *(pair[0].replace("x", name, 1) for name in _BESIDES)) for pair in wanted)
-    return [{name: arrays[name] for name in names if name in arrays} for names in wanted_all]
+    return suffixes
+
+
+def _saving(names: Sequence[str]) -> str:
+    return f"numpy.savez_compressed(path, {', '.join(f'{name}={name}' for name in names)})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`x`, `x and y`, `source, target and y`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _checked_header(archive: ZipFile, info: ZipInfo, file_size: int, where: str) -> _Header:
+    """What an array says of itself, which must agree with what the archive says."""
+    _check_member(info, file_size, where)
+    with archive.open(info) as stream:
+        header = _read_header(stream, where)
+    _check_sizes(info, header, where)
+    return header
 
 
 def _check_member(info: ZipInfo, file_size: int, where: str) -> None:
@@ -244,9 +323,12 @@ def _parse_type(descr: object, where: str) -> np.dtype:
             ".astype('float32'), and save it again."
         )
     try:
-        return np.dtype(match[0])
+        dtype = np.dtype(match[0])
     except (TypeError, ValueError):  # no such width, such as f3
         raise _unknown_type(descr, where) from None
+    if not dtype.itemsize:  # strings of no width, for which NumPy would make room all the same
+        raise _unknown_type(descr, where)
+    return dtype
 
 
 def _unknown_type(descr: object, where: str) -> DataError:
@@ -264,19 +346,6 @@ def _check_sizes(info: ZipInfo, header: _Header, where: str) -> None:
             f"its header; the archive states {info.file_size}. "
             "The file is damaged or not honest: save it again."
         )
-
-
-def _read_split(
-    archive: ZipFile, pair: dict[str, ZipInfo], headers: dict[str, _Header], file: Path
-) -> Split:
-    x_name, y_name, *besides = pair
-    arrays = {
-        name: _read_array(archive, info, headers[name], f"{file}: {name}")
-        for name, info in pair.items()
-    }
-    given = {name.removesuffix("_test"): arrays[name] for name in besides}
-    names = (x_name, y_name)
-    return check_split(arrays[x_name], arrays[y_name], str(file), names=names, **given)
 
 
 def _read_array(archive: ZipFile, info: ZipInfo, header: _Header, where: str) -> np.ndarray:

@@ -8,7 +8,7 @@ every folder; write `./mnist` for the folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from undivided.data.dataset import Dataset
@@ -29,10 +29,11 @@ BUILT_IN: dict[str, Callable[..., Dataset]] = {
 }
 
 
-def open_data(source: str, folder: str | None = None) -> Dataset:
-    """The data that `source` names: a built-in set, an .npz file, or a folder holding MNIST.
+def open_data(source: str, folder: str | None = None, inputs: Sequence[str] = ("x",)) -> Dataset:
+    """The data that `source` names: a built-in set, a file, or a folder holding MNIST.
 
-    With `folder`, MNIST and relative paths are looked for there and nowhere else.
+    With `folder`, MNIST and relative paths are looked for there and nowhere else. `inputs` are
+    the arrays of an .npz file that a network takes.
     """
     source = source.replace("_", "-") if source.replace("_", "-") in BUILT_IN else source
     if source == "mnist":
@@ -49,7 +50,7 @@ def open_data(source: str, folder: str | None = None) -> Dataset:
         if os.path.isdir(path):
             return mnist(path)
         if os.path.exists(path):
-            return read_npz(path)
+            return read_npz(path, inputs)
     raise DataError(_unknown(source, path))
 
 
