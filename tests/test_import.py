@@ -61,7 +61,10 @@ def test_names_that_modules_share_are_the_functions() -> None:
         "mnist-mlp",
         "mnist-vit",
         "reverse-seq2seq",
+        "text-classifier",
         "time-series",
+        "time-series-motions",
+        "time-series-vowels",
     ]
     assert undivided.datasets.digits().classes == 10
 

@@ -123,8 +123,37 @@ class Sines(Source, keyword="sines"):
 
 
 @dataclass(frozen=True)
+class Agreement(Source, keyword="agreement"):
+    """Generated: tell whether the verbs of an English sentence agree with their subjects."""
+
+    count: int = argument(32_768, doc="sentences to train on", at_least=1, at_most=1 << 24)
+    test: int = argument(2_048, doc="sentences to test on", at_least=1, at_most=1 << 24)
+    seed: int = argument(1, doc="what they are drawn from", at_least=0, at_most=2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Series(Source, keyword="series"):
+    """Time series in a .ts file, NAME_TRAIN.ts with NAME_TEST.ts beside it."""
+
+    path: str = argument(doc="the file")
+    normalize: bool = argument(
+        False, doc="whether each dimension is brought to mean 0 and deviation 1 over the training"
+    )
+
+
+@dataclass(frozen=True)
+class Aeon(Source, keyword="aeon"):
+    """Time series that ship inside the Python package aeon, which has to be installed."""
+
+    name: str = argument(doc="such as JapaneseVowels")
+    normalize: bool = argument(
+        False, doc="whether each dimension is brought to mean 0 and deviation 1 over the training"
+    )
+
+
+@dataclass(frozen=True)
 class File(Source, keyword="file"):
-    """Arrays x, y (and x_test, y_test) in an .npz file, or a folder of IDX files."""
+    """Arrays x, y (and x_test, y_test) in an .npz file, a .ts file, or a folder of IDX files."""
 
     path: str = argument(doc="the file or folder")
 
@@ -276,6 +305,6 @@ class Network(Description, family=True, keyword="network"):
 def source_of(text: str) -> Source:
     """`mnist`, `digits` … are built-in sets; anything else names a file or folder."""
     known = Source.members.get(text.replace("-", "_"))
-    made = known() if known not in (None, File, Text) else File(text)
+    made = known() if known not in (None, File, Text, Series, Aeon) else File(text)
     assert isinstance(made, Source)
     return made

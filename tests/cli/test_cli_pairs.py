@@ -131,3 +131,10 @@ def test_classes_go_by_their_names(run: Run, folder: Path) -> None:
         re.sub(r'""', '"', re.match(r'\d+,("(?:[^"]|"")*"|[^,]*)', line)[1]) for line in lines[1:]
     ]
     assert [name.strip('"') for name in found] == [name.strip('"') for name in wanted]
+
+
+def test_words_are_on_the_page_of_the_text_classifier(run: Run, folder: Path) -> None:
+    run("train", "text-classifier", "--epochs", "1", "--set", "data.count=512", "--quiet")
+    run("view", "text-classifier.safetensors", "--samples", "2")
+    page = (folder / "text-classifier.html").read_text()
+    assert '"the","' in page and ('"label":"right"' in page or '"label":"wrong"' in page)

@@ -14,7 +14,7 @@ from undivided.errors import DataError
 
 KNOWN = (
     f"Data can be {', '.join(map(repr, BUILT_IN))}, the path of an .npz file with the arrays x "
-    "and y, or a folder with the files of MNIST."
+    "and y, of a .ts file with time series, or a folder with the files of MNIST."
 )
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 import numpy as np
 
-from undivided.data import BUILT_IN, Dataset, Split, mnist, open_data
+from undivided.data import BUILT_IN, Dataset, Split, aeon, mnist, open_data, read_ts
 from undivided.data.dataset import PerInput
 from undivided.data.npz import read_unlabelled
 from undivided.data.tasks import TASKS
@@ -20,7 +20,7 @@ from undivided.errors import DataError, suggest
 from undivided.examples import random_data
 from undivided.language import read
 from undivided.model import Model
-from undivided.network import File, Inputs, Mnist, Network, Random, Text, source_of
+from undivided.network import Aeon, File, Inputs, Mnist, Network, Random, Series, Text, source_of
 from undivided.plan.plan import Plan, Ragged
 from undivided.recipes import guide, recipe, recipes
 
@@ -113,6 +113,10 @@ def open_network_data(network: Network) -> Dataset:
             length = network.plan().input.shape[0]
             return text(source.path, length if isinstance(length, int) else _WINDOW)
         return open_data(source.path, inputs=_arrays_of(network))
+    if isinstance(source, Series):
+        return read_ts(source.path, source.normalize)
+    if isinstance(source, Aeon):
+        return aeon(source.name, source.normalize)
     if isinstance(source, Text):
         return text(source.path, source.length, source.unit)
     if isinstance(source, Random):
@@ -123,15 +127,17 @@ def open_network_data(network: Network) -> Dataset:
         return BUILT_IN[source.keyword]()
     raise click.UsageError(
         f"{network.name} does not say what it is trained on. Name it with --data: mnist, digits, "
-        "iris, random, a generated task, an .npz file with arrays x and y, a .txt file, or a "
-        "folder with the files of MNIST."
+        "iris, random, a generated task, an .npz file with arrays x and y, a .ts file, a .txt "
+        "file, or a folder with the files of MNIST."
     )
 
 
 def data_name(network: Network) -> str:
     """What people call the network's data."""
     source = network.data
-    return source.path if isinstance(source, File) else source.keyword if source else "no data"
+    if source is None:
+        return "no data"
+    return getattr(source, "path", None) or getattr(source, "name", None) or source.keyword
 
 
 def _arrays_of(network: Network) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ __all__ = ["train"]
     "-d",
     "--data",
     metavar="DATA",
-    help="mnist, digits, iris, random, a generated task, an .npz file with arrays x and y, a .txt "
-    "file, or a folder with MNIST's files.",
+    help="mnist, digits, iris, random, a generated task, an .npz file with arrays x and y, a .ts "
+    "file with time series, a .txt file, or a folder with MNIST's files.",
 )
 @set_option
 @use_option

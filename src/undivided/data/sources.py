@@ -1,8 +1,8 @@
 """What `data:` in a network's text and the flag `--data` can name.
 
-The name of a built-in set or a generated task, an .npz file, or a folder with MNIST's files. A
-built-in name wins over a file or folder of the same name, so that a description means the same in
-every folder; write `./mnist` for the folder.
+The name of a built-in set or a generated task, an .npz or .ts file, or a folder with MNIST's files.
+A built-in name wins over a file or folder of the same name, so that a description means the same
+in every folder; write `./mnist` for the folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from undivided.data.digits import digits
 from undivided.data.flowers import iris
 from undivided.data.mnist import mnist
 from undivided.data.npz import read_npz
+from undivided.data.series import read_ts
 from undivided.data.tasks import TASKS
 from undivided.errors import DataError, suggest
 
@@ -50,27 +51,27 @@ def open_data(source: str, folder: str | None = None, inputs: Sequence[str] = ("
         if os.path.isdir(path):
             return mnist(path)
         if os.path.exists(path):
-            return read_npz(path, inputs)
+            return read_ts(path) if path.endswith(".ts") else read_npz(path, inputs)
     raise DataError(_unknown(source, path))
 
 
 def _unknown(source: str, path: str) -> str:
-    if source.endswith(".npz") or os.path.basename(source) != source:
+    if source.endswith((".npz", ".ts")) or os.path.basename(source) != source:
         problem = f"{path}: there is no such file or folder.{_suggest_file(path)}"
     else:
         problem = f"there is no data named {source!r}.{suggest(source, BUILT_IN)}"
     known = ", ".join(repr(name) for name in BUILT_IN)
     return (
-        f"{problem} Data can be {known}, the path of an .npz file with the arrays x and y, or a "
-        "folder with the files of MNIST."
+        f"{problem} Data can be {known}, the path of an .npz file with the arrays x and y, of a "
+        ".ts file with time series, or a folder with the files of MNIST."
     )
 
 
 def _suggest_file(path: str) -> str:
-    """Another .npz file of nearly that name beside it."""
+    """Another file of data of nearly that name beside it."""
     parent = Path(path).parent
     try:
-        near = [file.name for file in parent.iterdir() if file.suffix == ".npz"]
+        near = [file.name for file in parent.iterdir() if file.suffix in (".npz", ".ts")]
     except (OSError, ValueError):
         return ""
     return suggest(os.path.basename(path), near)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from undivided.data.agreement import agreement
 from undivided.data.dataset import Dataset, Split
 from undivided.errors import ArgumentError
 
@@ -154,5 +155,6 @@ TASKS: dict[str, Callable[..., Dataset]] = {
     "recall": recall,
     "max_row": max_row,
     "sines": sines,
+    "agreement": agreement,
 }
 """By the names that `data:` takes."""
