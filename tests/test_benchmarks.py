@@ -384,5 +384,34 @@ def test_recipes_have_bars_and_meet_them(capsys: pytest.CaptureFixture[str]) -> 
     assert {bar.recipe for bar in recipes.BARS} <= set(undivided.recipes())
     assert recipes.main(["iris-attention", "--seeds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("iris-attention   % of held-out rows")
+    assert lines[1].startswith("iris-attention       % of held-out rows")
     assert "MISSED" not in "".join(lines)
+
+
+def test_recipes_of_series_beside_an_mlp(capsys: pytest.CaptureFixture[str]) -> None:
+    if find_spec("aeon") is None:
+        pytest.skip("aeon is not installed")
+    import recipes
+
+    assert recipes.main(["time-series-motions", "--seeds", "1"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("time-series-motions: accuracy of attention ")
+    assert ", MLP-1 " in last and ", MLP-2 " in last and last.endswith(": attention wins.")
+
+
+@pytest.mark.parametrize("name", ["text-classifier", "time-series"])
+def test_rivals_are_as_large_and_without_attention(name: str) -> None:
+    import recipes
+
+    network = undivided.override(
+        undivided.recipe(name), {"data.count": 40, "data.test": 10, "train.epochs": 1}
+    )
+    data = recipes.open_network_data(network)
+    size = network.plan().parameter_count
+    found = recipes.rivals(network, data, size)
+    assert list(found) == ["MLP-1", "MLP-2"] + ["bag of words"] * (name == "text-classifier")
+    for rival, given in found.values():
+        plan = rival.plan()
+        assert abs(plan.parameter_count - size) < 0.02 * size
+        assert not any(operation.kind == "attention" for operation in plan.operations)
+        undivided.Model(rival).fit(given.train, given.test)

@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import undivided
 from undivided.data import aeon, open_data, read_ts
@@ -164,6 +166,24 @@ def test_what_is_not_utf_8_may_stand_in_a_comment(tmp_path):
     file = tmp_path / "latin.ts"
     file.write_bytes("# é\n".encode("latin-1") + HEADER.encode() + ROWS.encode())
     assert len(read_ts(file).train) == 2
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_mutations_load_or_give_a_data_error(tmp_path, data):
+    """Anything put in place of anything: what loads is finite and of one shape."""
+    text = HEADER + ROWS
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 20)))
+    put = data.draw(st.text("0123456789,.:@#%?eE-_ \nduptrue\0é", max_size=12))
+    file = tmp_path / "mutated.ts"
+    file.write_text(text[:start] + put + text[end:], encoding="utf-8")
+    try:
+        split = read_ts(file, normalize=data.draw(st.booleans())).train
+    except DataError as error:
+        assert str(file) in str(error)
+    else:
+        assert np.isfinite(split.x).all() and split.x.ndim == 3 and len(split.y) == len(split.x)
 
 
 def test_without_aeon(monkeypatch):

@@ -120,6 +120,7 @@ class _Reader:
         self.part = _Part(file)
         self.number = 0
         self.said: dict[str, list[str]] = {}
+        self.known: frozenset[str] = frozenset()
 
     def read(self, lines: Iterator[str]) -> _Part:
         for line in self._counted(lines):
@@ -156,7 +157,7 @@ class _Reader:
             names = tuple(self.said["classlabel"][1:])
             if not 1 <= len(names) <= _MOST_CLASSES or len(set(names)) < len(names):
                 raise self.wrong("@classLabel true must be followed by the classes, each once")
-            self.part.classes = names
+            self.part.classes, self.known = names, frozenset(names)
         elif not self._says("targetlabel"):
             raise self.wrong(
                 "the series have no targets: expected @classLabel true with the classes, or "
@@ -211,7 +212,7 @@ class _Reader:
                 raise self.wrong(f"expected a finite number as target; got {text[:40]!r}")
             self.part.values.append(_number(text))
             return
-        if text not in self.part.classes:
+        if text not in self.known:
             raise self.wrong(
                 f"the class {text[:40]!r} is not one of @classLabel: "
                 f"{', '.join(self.part.classes[:20])}"
