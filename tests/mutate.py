@@ -25,7 +25,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "reference"))
 
-from attention_cases import check_beyond_differences
+import attention_cases
+import linear_attention_cases
 from conformance import CASES, MODULES, check_relu_at_its_kink
 from small_networks import NETWORKS, engine_for, samples
 
@@ -66,6 +67,15 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     (
         "attention",
         "np.maximum(total, 1) → np.maximum(1, total)",
+    ): "the larger of two is the larger of two",
+    ("linear_attention", "-2 → 2"): "of four axes the last but one is number 2",
+    (
+        "linear_attention",
+        "np.minimum(x, 0) → np.minimum(0, x)",
+    ): "the smaller of two is the smaller of two",
+    (
+        "linear_attention",
+        "np.maximum(x, 0) → np.maximum(0, x)",
     ): "the larger of two is the larger of two",
     ("activation", "x.ravel().tolist() → x.ravel()"): "only slower",
     (
@@ -110,7 +120,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
 }
 """(module, change) → why it computes the same."""
 
-UNTOUCHED = {"forward", "attention", "weights", "sinusoidal_table", "kept_cells", "kept_numbers"}
+UNTOUCHED = {
+    *("forward", "attention", "linear_attention", "weights", "p"),
+    *("sinusoidal_table", "kept_cells", "kept_numbers"),
+}
 """Functions of the primitives that backward does not use."""
 
 BACKWARD_OF_THE_ENGINE = {"_backward", "_loss", "loss_and_gradients", "pull_back"}
@@ -312,7 +325,12 @@ def _check_activation(name: str, broken: ModuleType) -> None:
 
 def _check_attention(name: str, broken: ModuleType) -> None:
     _check_primitive(name, broken)
-    check_beyond_differences(broken)
+    attention_cases.check_beyond_differences(broken)
+
+
+def _check_linear_attention(name: str, broken: ModuleType) -> None:
+    _check_primitive(name, broken)
+    linear_attention_cases.check_beyond_differences(broken)
 
 
 def _check_engine(name: str, broken: ModuleType) -> None:
@@ -383,6 +401,7 @@ CHECKS: dict[str, Callable[[str, ModuleType], None]] = {
     "activation": _check_activation,
     "attention": _check_attention,
     "engine": _check_engine,
+    "linear_attention": _check_linear_attention,
 }
 
 

@@ -70,6 +70,7 @@ struct Fold {
   X(linear)        /* y = f(x·W + bias + table + residual) */                                 \
   X(position)      /* y = x + table */                                                        \
   X(attention)     /* y = softmax(q·kᵀ·scale)·v */                                            \
+  X(linear_attention) /* y = φ(q)·φ(k)ᵀ·v / φ(q)·Σφ(k), φ(x) = elu(x) + 1 */                  \
   X(normalize)     /* y = (x − mean)/√(variance + ε)·gain + shift */                          \
   X(rms_normalize) /* y = x/√(mean(x²) + ε)·gain */                                           \
   X(activation)    /* y = f(x) */                                                             \
@@ -95,6 +96,7 @@ struct Fold {
   X(last)          /* y = the last row of x */                                                \
   X(keep)          /* keys z and values v go behind those that are kept */                    \
   X(recall)        /* y = attention of x to the keys and values that are kept */              \
+  X(store_linear_weights) /* … = φ(q)·φ(k)ᵀ / φ(q)·Σφ(k) */                                   \
   X(embed)         /* y = table[ids of the sample] */                                         \
   X(rotary)        /* y = x, its pairs turned by their positions */
 
@@ -113,10 +115,12 @@ struct Fold {
   X(mask)                /* gradients of x pass only where this value is positive */          \
   X(before)              /* what f was applied to, kept for its derivative */                 \
   X(probabilities)       /* softmax weights, [sample][head][query][key]; of all heads where */ \
-                         /* the buffer's width is above 1, else room for one head's */        \
+                         /* the buffer's width is above 1, else room for one head's; linear */ \
+                         /* attention: the sums of weights, [sample][head][query] */          \
   X(kept)                /* floats kept for each head of a sample there */                    \
   X(whole_keys)          /* attention: longer rows go tile by tile */                         \
   X(key_heads)           /* attention: heads of keys and values, 0 for as many as of queries */ \
+  X(causal)              /* linear attention: whether nobody sees what comes later */         \
   X(ruled)               /* attention: whether what follows says anything */                  \
   X(left) X(right)       /* attention: how far a query sees */                                \
   X(pattern)             /* attention: which block mask, or −1 */                             \

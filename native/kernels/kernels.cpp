@@ -12,6 +12,7 @@
 #include "gather.h"
 #include "layout.h"
 #include "linear.h"
+#include "linear_attention.h"
 #include "max_pool.h"
 #include "multiply.h"
 #include "normalize.h"
@@ -32,6 +33,7 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::linear: return linear_forward(work, op);
     case Kind::position: return position_forward(work, op);
     case Kind::attention: return attention_forward(work, op);
+    case Kind::linear_attention: return linear_attention_forward(work, op);
     case Kind::normalize: return normalize_forward(work, op);
     case Kind::rms_normalize: return rms_normalize_forward(work, op);
     case Kind::activation: return activation_forward(work, op);
@@ -57,6 +59,7 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::rotary: return rotary_forward(work, op);
     case Kind::store: return store_rows(work, op);
     case Kind::store_weights: return store_weights(work, op);
+    case Kind::store_linear_weights: return store_linear_weights(work, op);
     default: return;
   }
 }
@@ -66,6 +69,7 @@ void backward(const Work& work, const Instruction& op) {
     case Kind::linear: return linear_backward(work, op);
     case Kind::position: return position_backward(work, op);
     case Kind::attention: return attention_backward(work, op);
+    case Kind::linear_attention: return linear_attention_backward(work, op);
     case Kind::normalize: return normalize_backward(work, op);
     case Kind::rms_normalize: return rms_normalize_backward(work, op);
     case Kind::activation: return activation_backward(work, op);

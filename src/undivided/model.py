@@ -452,12 +452,11 @@ class Model:
             weights = self._engine.attention_weights(samples)
             return {layer: _joined(of, dense) for layer, of in weights.items()}
         empty = {}
-        for operation in self.plan.operations:
-            if operation.kind == "attention":
-                lengths = (self.plan.values[name].shape[0] for name in operation.inputs[:2])
-                shape = [longest_sample(samples) if isinstance(n, Ragged) else n for n in lengths]
-                heads = operation.attributes["heads"]
-                empty[operation.layer] = np.zeros((0, heads, *shape), self.dtype)
+        for operation in self.plan.attentions:
+            lengths = (self.plan.values[name].shape[0] for name in operation.inputs[:2])
+            shape = [longest_sample(samples) if isinstance(n, Ragged) else n for n in lengths]
+            heads = operation.attributes["heads"]
+            empty[operation.layer] = np.zeros((0, heads, *shape), self.dtype)
         return empty
 
     def view(

@@ -274,7 +274,7 @@ class Trio:
 
     def expected_checks(self) -> int:
         """How many results a batch has: predictions, weights, loss, dx, and two gradients each."""
-        attentions = sum(op.kind == "attention" for op in self.plan.operations)
+        attentions = len(self.plan.attentions)
         return 2 + len(self._numbers()) + attentions + 2 * len(self.plan.parameters)
 
     def _numbers(self) -> list[int]:

@@ -218,6 +218,52 @@ def _attention_options() -> Iterator[Case]:
     yield Case("attention", "long, causal, window", "600×4", long, 1)
 
 
+def _linear_attention() -> Iterator[Case]:
+    """Rows in chunks of 64: less than one, one, a row more, several. A token alone has a
+    weight of 1 whatever it is: gradients of its query and key are 0, all else is rounding."""
+    counts = cycle(BATCHES)
+    for width in HEAD_WIDTHS:
+        for causal in (False, True):
+            layer = MultiHeadAttention(2, linear=True, causal=causal, value_dim=width + 1)
+            option = "causal" if causal else "2 heads"
+            shape = f"9×{2 * width}"
+            net = pooled((9, 2 * width), layer)
+            yield Case("linear_attention", option, shape, net, next(counts))
+    options: dict[str, dict[str, Any]] = {
+        "4 heads": {},
+        "causal": {"causal": True},
+        "fewer key heads": {"kv_heads": 2, "value_dim": 5},
+        "one key head, causal": {"kv_heads": 1, "causal": True, "key_dim": 17},
+        "normalized, rotary, fewer key heads": {
+            "qk_norm": True,
+            "positions": "rotary",
+            "kv_heads": 1,
+            "key_dim": 5,
+            "causal": True,
+        },
+        "no projection": {"output_projection": False, "bias": False},
+    }
+    for name, arguments in options.items():
+        layer = MultiHeadAttention(4, linear=True, **arguments)
+        for length in (2, 5, 64, 65, 150):
+            net = pooled((length, 8), layer)
+            yield Case("linear_attention", name, f"{length}×8", net, 2)
+        net = pooled((None, 8), layer)
+        lengths = (1, 17, 65, 2, 64)
+        yield Case("linear_attention", f"{name}, ragged", "×8", net, lengths=lengths)
+    alone = MultiHeadAttention(
+        1, linear=True, output_projection=False
+    )  # which nothing is folded into
+    yield Case("linear_attention", "one head", "9×40", pooled((9, 40), alone, Dense(40)), 2)
+    sharp = pooled((17, 8), Rescaling(6.0), MultiHeadAttention(2, linear=True, causal=True))
+    yield Case("linear_attention", "sharp", "17×8", sharp, 3)
+    blocks = TransformerEncoder(2, dff=20, linear=True), TransformerDecoder(2, dff=24, linear=True)
+    both = Inputs((None, 12), (None, 8))
+    net = Network(input=both, layers=(*blocks, GlobalAveragePooling1D(), Output(5)))
+    lengths = (1, 3, 70, 5)
+    yield Case("linear_attention", "source and target", "ragged", net, lengths=lengths)
+
+
 def _rotary() -> Iterator[Case]:
     for heads, width in ((1, 4), (2, 6), (3, 15), (2, 16)):
         layer = MultiHeadAttention(heads, positions="rotary", kv_heads=1)
@@ -667,6 +713,7 @@ CASES: tuple[Case, ...] = tuple(
         _linear,
         _attention,
         _attention_options,
+        _linear_attention,
         _rotary,
         _embed,
         _transformer,

@@ -120,7 +120,12 @@ def one_layer(draw: st.DrawFn, shape: Shape, depth: int) -> tuple[Layer, Shape]:
             key_dim = 5
         projected = draw(st.booleans())
         layer = MultiHeadAttention(
-            heads, key_dim=key_dim, bias=draw(st.booleans()), output_projection=projected
+            heads,
+            key_dim=key_dim,
+            bias=draw(st.booleans()),
+            output_projection=projected,
+            linear=shape[0] not in (None, 1) and draw(st.booleans()),
+            causal=draw(st.booleans()),
         )
         heads_wide = heads * (key_dim or width // heads)
         return layer, (shape[0], width if projected else heads_wide)

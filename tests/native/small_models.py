@@ -81,6 +81,17 @@ NETWORKS: dict[str, Network] = {
         input=(None, 7),
         layers=(Dense(12), SinusoidalPositions(), *BLOCK, GlobalAveragePooling1D(), Output(4)),
     ),
+    "linear attention": Network(
+        input=(9, 7),
+        layers=(
+            Dense(12),
+            SinusoidalPositions(),
+            MultiHeadAttention(2, linear=True, causal=True),
+            TransformerEncoder(4, dff=20, kv_heads=2, linear=True),
+            GlobalAveragePooling1D(),
+            Output(4),
+        ),
+    ),
     "table": Network(
         input=(9,),
         layers=(Dense(140, activation="relu"), Dense(130, activation="gelu"), Output(3)),

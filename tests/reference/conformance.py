@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from attention_cases import OPERATOR_CASES
 from case import MODULES, Case, arrays
+from linear_attention_cases import LINEAR_CASES
 
 from undivided import masks
 from undivided.engines.reference import activation
@@ -437,6 +438,7 @@ CASES: list[Case] = [
     *_rotary(),
     *_rms_normalize_heads(),
     *OPERATOR_CASES,
+    *LINEAR_CASES,
     *_normalize(),
     *_rms_normalize(),
     *_activation(),

@@ -169,3 +169,40 @@ def _bucket(ahead: int, count: int, far: int, causal: bool) -> int:
         return first + distance
     share = np.log(distance / singly) / np.log(far / singly)
     return first + min(count - 1, singly + int(share * (count - singly)))
+
+
+def torch_linear_layer(
+    query: Any, key: Any, value: Any, *, heads: int, key_heads: int | None = None, **options: Any
+) -> Any:
+    """As a plan has it: heads side by side."""
+    q, k, v = (
+        x.unflatten(-1, (number, x.shape[-1] // number)).transpose(1, 2)
+        for x, number in ((query, heads), (key, key_heads or heads), (value, key_heads or heads))
+    )
+    return torch_linear_attention(q, k, v, **options).transpose(1, 2).flatten(2)
+
+
+def torch_linear_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    feature_map: str = "elu",
+    causal: bool = False,
+    key_lengths: Any = None,
+) -> Any:
+    """The running sums of its recurrence, token by token where it is causal."""
+    import torch
+
+    F = torch.nn.functional
+    phi = {"elu": lambda x: F.elu(x) + 1, "relu": F.relu, "identity": lambda x: x}[feature_map]
+    groups = query.shape[1] // key.shape[1]
+    k, v = (x.repeat_interleave(groups, dim=1) for x in (phi(key), value))
+    if key_lengths is not None:
+        lengths = torch.as_tensor(key_lengths)[:, None, None, None]
+        k = k * (torch.arange(k.shape[2])[:, None] < lengths)
+    states = k[..., :, None] * torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)[..., None, :]
+    states = states.cumsum(dim=2) if causal else states.sum(dim=2, keepdim=True)
+    y = (phi(query)[..., None, :] @ states)[..., 0, :]
+    mean, n = y[..., :-1], y[..., -1:]
+    return torch.where(n == 0, 0, mean / torch.where(n == 0, 1, n))

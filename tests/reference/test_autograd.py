@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from attention_cases import OperatorCase
 from conformance import CASES
-from plain_attention import torch_attention, torch_layer
+from linear_attention_cases import LinearOperatorCase
+from plain_attention import (
+    torch_attention,
+    torch_layer,
+    torch_linear_attention,
+    torch_linear_layer,
+)
 from small_networks import NETWORKS, engine_for, samples
 
 TOLERANCE = 1e-10
@@ -127,6 +133,7 @@ def torch_functions():
         "embed": lambda ids, table: F.embedding(ids, table),
         "rotary": rotary,
         "attention": attention,
+        "linear_attention": torch_linear_layer,
         "normalize": normalize,
         "rms_normalize": rms_normalize,
         "activation": activation,
@@ -149,6 +156,8 @@ def torch_functions():
 
 
 def by_torch(case, tensors):
+    if isinstance(case, LinearOperatorCase):
+        return torch_linear_attention(*tensors, **case.attributes)
     if not isinstance(case, OperatorCase):
         torch = pytest.importorskip("torch")
         options = {

@@ -17,7 +17,7 @@ from undivided.engines.reference import (
     unfold,
 )
 
-CHECKS = 455
+CHECKS = 486
 """How many distinct (primitive, option, shape) are checked. It may grow, never shrink."""
 
 

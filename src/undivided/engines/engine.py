@@ -157,7 +157,7 @@ class Engine(Protocol):
         ...
 
     def attention_weights(self, x: Samples) -> dict[str, Results]:
-        """Layer name → softmax weights [N, heads, S, S]."""
+        """Layer name → attention weights [N, heads, S, S]."""
         ...
 
     def loss_and_gradients(

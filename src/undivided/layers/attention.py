@@ -11,10 +11,11 @@ from undivided.layers.base import Layer
 from undivided.layers.patterns import Pattern
 
 if TYPE_CHECKING:
+    from undivided.layers.transformer import TransformerEncoder
     from undivided.plan.builder import Builder
     from undivided.plan.plan import Value
 
-__all__ = ["MultiHeadAttention", "ScorePositions"]
+__all__ = ["MultiHeadAttention", "ScorePositions", "check_linear"]
 
 ScorePositions = Literal["rotary", "alibi", "relative"]
 """Positions that scores know, and not tokens."""
@@ -35,6 +36,13 @@ class MultiHeadAttention(Layer):
     together. `softcap` bends scores to stay within ±softcap. `positions` tells scores where tokens
     stand: "rotary" turns queries and keys by their position, "alibi" takes slope·distance away,
     "relative" adds a learned number for each distance (T5's, 32 buckets up to 128).
+
+    `linear` does without scores, so that time and memory grow with S alone and not with its square:
+
+        head    = φ(Q)·(φ(K)ᵀ·V) / φ(Q)·Σφ(K)              φ(x) = elu(x) + 1
+
+    What acts on scores one by one does not go with it: window, pattern, softcap, dropout, and
+    positions other than "rotary", which turns queries and keys before φ.
     """
 
     prefix: ClassVar[str] = "attention"
@@ -72,8 +80,12 @@ class MultiHeadAttention(Layer):
     dropout: float = argument(
         0.0, doc="the share of weights that is left out in training", at_least=0.0, below=1.0
     )
+    linear: bool = argument(False, doc="whether weights are φ(q)·φ(k), and cost grows with S alone")
 
     def check(self) -> None:
+        check_linear(self)
+        if self.linear and self.dropout:
+            raise _without_scores(self, "dropout")
         if self.kv_heads is not None and self.num_heads % self.kv_heads:
             raise ArgumentError(
                 f"The 'kv_heads' of {self.keyword} must divide its num_heads, {self.num_heads}. "
@@ -100,7 +112,18 @@ class MultiHeadAttention(Layer):
         if self.positions == "rotary":
             query = builder.rotary(query, self.num_heads, part="query.turned")
             key = builder.rotary(key, key_heads, part="key.turned")
-        heads = builder.attention(
+        heads = self._heads(builder, query, key, value)
+        if not self.output_projection:
+            return heads
+        return builder.linear(heads, x.width, bias=self.bias, role="output")
+
+    def _heads(self, builder: Builder, query: Value, key: Value, value: Value) -> Value:
+        key_heads = self.kv_heads or self.num_heads
+        if self.linear:
+            return builder.linear_attention(
+                query, key, value, self.num_heads, key_heads=key_heads, causal=self.causal
+            )
+        return builder.attention(
             query,
             key,
             value,
@@ -114,9 +137,6 @@ class MultiHeadAttention(Layer):
             alibi=self.positions == "alibi",
             relative=(32, 128) if self.positions == "relative" else None,
         )
-        if not self.output_projection:
-            return heads
-        return builder.linear(heads, x.width, bias=self.bias, role="output")
 
     def _head_width(self, builder: Builder, x: Value) -> int:
         if self.key_dim is not None:
@@ -128,3 +148,23 @@ class MultiHeadAttention(Layer):
                 "Change num_heads, or say key_dim.",
             )
         return x.width // self.num_heads
+
+
+def check_linear(layer: MultiHeadAttention | TransformerEncoder) -> None:
+    """Refuse beside `linear` what has to have scores."""
+    given = {name: getattr(layer, name) for name in ("window", "pattern", "softcap", "positions")}
+    if given["positions"] == "rotary":
+        del given["positions"]
+    for name, option in given.items():
+        if layer.linear and option is not None:
+            raise _without_scores(layer, name)
+
+
+def _without_scores(layer: MultiHeadAttention | TransformerEncoder, name: str) -> ArgumentError:
+    advice = ' "rotary" goes with it.' if name == "positions" else ""
+    return ArgumentError(
+        f"The {name!r} of {layer.keyword} must not be given with linear=true: linear attention has "
+        f"no scores that it could act on. Got {getattr(layer, name)!r}. Leave out one of the two."
+        f"{advice}",
+        argument=name,
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from undivided.description import argument
 from undivided.errors import ArgumentError
 from undivided.layers.activation import Function
-from undivided.layers.attention import MultiHeadAttention, ScorePositions
+from undivided.layers.attention import MultiHeadAttention, ScorePositions, check_linear
 from undivided.layers.base import Layer
 from undivided.layers.dense import Dense
 from undivided.layers.gated import GatedFeedForward
@@ -34,6 +34,9 @@ class TransformerEncoder(Layer):
     Before the first one the network adds positions to its tokens, unless it states its own: a
     layer of positions, `positions` here, or `positions: none` beside its layers. A stack with
     norm="pre" ends without a norm; LayerNormalization() after it adds one.
+
+    With `linear` attention is that of MultiHeadAttention(linear=true), whose weights are never
+    there one by one: dropout then acts on what both parts give alone.
     """
 
     prefix: ClassVar[str] = "encoder"
@@ -77,12 +80,14 @@ class TransformerEncoder(Layer):
     pattern: Pattern | None = argument(None, doc="a block-sparse pattern of who sees whom")
     softcap: float | None = argument(None, doc="what scores stay within", above=0.0)
     positions: ScorePositions | None = argument(None, doc="how scores know where tokens stand")
+    linear: bool = argument(False, doc="whether weights are φ(q)·φ(k), and cost grows with S alone")
     ff_dim: int | None = argument(None, doc="another name of dff", at_least=1)
     dropout: float | None = argument(
         None, doc="another name of dropout_rate", at_least=0.0, below=1.0
     )
 
     def check(self) -> None:
+        check_linear(self)
         if self.dropout_rate and self.dropout not in (None, self.dropout_rate):
             raise ArgumentError(
                 f"The 'dropout_rate' of {self.keyword} is {self.dropout_rate}, and 'dropout', "
@@ -114,6 +119,11 @@ class TransformerEncoder(Layer):
             )
         if self.positions is not None:
             builder.placed = True
+        if self.linear and self._rate:
+            builder.notes.append(
+                f"the dropout of {builder.layer!r} acts on what its parts give: linear attention "
+                "has no weights to leave out one by one"
+            )
         return builder.place(x)
 
     def _attention(self, *, causal: bool) -> MultiHeadAttention:
@@ -127,7 +137,8 @@ class TransformerEncoder(Layer):
             pattern=self.pattern,
             softcap=self.softcap,
             positions=self.positions,
-            dropout=self._rate,
+            dropout=self._rate_of_weights,
+            linear=self.linear,
         )
 
     def _residual(
@@ -175,6 +186,10 @@ class TransformerEncoder(Layer):
     def _rate(self) -> float:
         return self.dropout_rate or self.dropout or 0.0
 
+    @property
+    def _rate_of_weights(self) -> float:
+        return 0.0 if self.linear else self._rate
+
 
 @dataclass(frozen=True)
 class TransformerDecoder(TransformerEncoder):
@@ -214,7 +229,8 @@ class TransformerDecoder(TransformerEncoder):
                 key_dim=self.key_dim,
                 bias=self.bias,
                 kv_heads=self.kv_heads,
-                dropout=self._rate,
+                dropout=self._rate_of_weights,
+                linear=self.linear,
             )
             x = self._residual(
                 builder, x, "cross", cross, lambda inside, y: cross.attend(inside, y, memory)

@@ -166,6 +166,11 @@ class Plan:
         return self.inputs[0]
 
     @property
+    def attentions(self) -> list[Operation]:
+        """The operations in which queries take from keys by weights, in order."""
+        return [op for op in self.operations if op.kind in ("attention", "linear_attention")]
+
+    @property
     def parameter_count(self) -> int:
         total = 0
         for parameter in self.parameters.values():

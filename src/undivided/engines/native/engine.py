@@ -148,11 +148,10 @@ class NativeEngine:
     def attention_weights(self, x: Samples) -> dict[str, Results]:
         batch = self._batch(x)
         layers, shapes = [], []
-        for op in self.plan.operations:
-            if op.kind == "attention":
-                query, key = (self.plan.values[name].shape[0] for name in op.inputs[:2])
-                layers.append(op.layer)
-                shapes.append((op.attributes["heads"], query, key))
+        for op in self.plan.attentions:
+            query, key = (self.plan.values[name].shape[0] for name in op.inputs[:2])
+            layers.append(op.layer)
+            shapes.append((op.attributes["heads"], query, key))
         output, outputs, starts = batch.room(shapes)
         self._session("weights").run(self._flat, batch.samples(), outputs, starts, self.threads)
         return dict(zip(layers, batch.split(output, shapes), strict=True))

@@ -24,6 +24,7 @@ from undivided.engines.reference import (
     activation,
     add,
     attention,
+    attention_steps,
     binary_cross_entropy,
     concatenate,
     cross_entropy,
@@ -32,6 +33,8 @@ from undivided.engines.reference import (
     embed,
     learned,
     linear,
+    linear_attention,
+    linear_attention_steps,
     max_pool,
     multiply,
     normalize,
@@ -47,8 +50,9 @@ from undivided.engines.reference import (
     unfold,
     windows,
 )
-from undivided.engines.reference.attention_steps import Steps, steps
+from undivided.engines.reference.attention_steps import Steps
 from undivided.engines.reference.coins import Coins
+from undivided.engines.reference.linear_attention_steps import LinearSteps
 from undivided.engines.reference.samples import Samples, gather, groups, take
 from undivided.errors import ArgumentError, DataError, ShapeError
 from undivided.plan.plan import Operation, Plan
@@ -66,6 +70,7 @@ PRIMITIVES: dict[str, ModuleType] = {
     "linear": linear,
     "position": position,
     "attention": attention,
+    "linear_attention": linear_attention,
     "normalize": normalize,
     "rms_normalize": rms_normalize,
     "activation": activation,
@@ -91,6 +96,12 @@ LOSSES: dict[str, ModuleType] = {
 }
 """What a row of the output and its target become: one number, the row's loss."""
 
+STEPS: dict[str, Callable[..., Steps | LinearSteps]] = {
+    "attention": attention_steps.steps,
+    "linear_attention": linear_attention_steps.steps,
+}
+"""What those who look inside are shown."""
+
 Values = dict[str, np.ndarray]
 
 
@@ -100,7 +111,7 @@ class Inside:
 
     output: np.ndarray
     loss: float | None
-    attention: Mapping[str, Steps]
+    attention: Mapping[str, Steps | LinearSteps]
     """The name of what an attention operation gives → its steps, in the plan's order."""
 
 
@@ -143,14 +154,14 @@ class ReferenceEngine:
 
     @np.errstate(all="ignore")
     def attention_weights(self, x: Samples) -> dict[str, Any]:
-        """Layer name → softmax weights [N, H, S, T]."""
-        operations = [op for op in self.plan.operations if op.kind == "attention"]
+        """Layer name → attention weights [N, H, S, T]."""
+        operations = self.plan.attentions
         found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {op.layer: [] for op in operations}
         for rows, group in groups(self.plan, x, self.dtype):
             values = self._forward(group)
             for op in operations:
                 query, key = values[op.inputs[0]], values[op.inputs[1]]
-                weights = attention.weights(query, key, **self._arguments(op))
+                weights = PRIMITIVES[op.kind].weights(query, key, **self._arguments(op))
                 found[op.layer].append((rows, weights))
         gathered = {}
         for op in operations:
@@ -286,12 +297,12 @@ class ReferenceEngine:
             targets = self._targets(x, y)
             weight = targets.weight_of() or 1.0
             loss, doutput = self._loss(output, targets.take(rows), weight)
-        found: dict[str, Steps] = {}
+        found: dict[str, Steps | LinearSteps] = {}
 
         def watch(op: Operation, dy: np.ndarray) -> None:
-            if op.kind == "attention":
+            if op.kind in STEPS:
                 query, key, value = (values[name] for name in op.inputs)
-                found[op.output] = steps(dy, query, key, value, **self._arguments(op))
+                found[op.output] = STEPS[op.kind](dy, query, key, value, **self._arguments(op))
 
         self._backward(values, doutput, self._zeros(), watch)
         mean = None if loss is None else loss / weight

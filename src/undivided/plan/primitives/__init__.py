@@ -27,6 +27,7 @@ from undivided.plan.primitives import (
     embed,
     learned,
     linear,
+    linear_attention,
     max_pool,
     multiply,
     normalize,
@@ -62,6 +63,7 @@ class Primitives:
     embed = embed.lower
     tied = linear.lower_tied
     linear = linear.lower
+    linear_attention = linear_attention.lower
     multiply = multiply.lower
     normalize = normalize.lower
     pool = pool.lower

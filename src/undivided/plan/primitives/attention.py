@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.schedule.compile import Compiler
 
-__all__ = ["backward", "constants", "forward", "looks_back", "lower", "multiply_adds"]
+__all__ = [
+    "backward",
+    "constants",
+    "expect_heads",
+    "forward",
+    "looks_back",
+    "lower",
+    "multiply_adds",
+]
 
 STRIDED = True
 PLACED = True
@@ -48,10 +56,7 @@ def lower(
 
     `relative` is (buckets, max_distance) of a learned table that scores know distances from.
     """
-    for x, number in ((query, heads), (key, key_heads or heads), (value, key_heads or heads)):
-        builder.expect_sequence(x)
-        if x.width % number:
-            raise builder.refuse(x, f"a width that {number} heads divide evenly")
+    expect_heads(builder, query, key, value, heads, key_heads)
     given = {name: option for name, option in options.items() if option not in (None, False, 0.0)}
     if key_heads not in (None, heads):
         given["key_heads"] = key_heads
@@ -79,6 +84,16 @@ def looks_back(op: Operation) -> bool:
     """Whether nobody attends to what comes later."""
     _, right = op.attributes.get("window") or (None, None)
     return bool(op.attributes.get("causal")) or right == 0
+
+
+def expect_heads(
+    builder: Builder, query: Value, key: Value, value: Value, heads: int, key_heads: int | None
+) -> None:
+    """Queries, keys and values must be sequences whose widths their heads divide evenly."""
+    for x, number in ((query, heads), (key, key_heads or heads), (value, key_heads or heads)):
+        builder.expect_sequence(x)
+        if x.width % number:
+            raise builder.refuse(x, f"a width that {number} heads divide evenly")
 
 
 def multiply_adds(
@@ -128,8 +143,8 @@ def forward(compiler: Compiler, op: Operation) -> None:
         op, "attention", **values, y=compiler.value(op.output), scratch=scratch, **shared
     )
     if compiler.purpose == "weights":
-        slot = sum(i.kind == "store_weights" for i in compiler.instructions)
-        compiler.emit(op, "store_weights", **values, scratch=scratch, **shared | {"slot": slot})
+        slot = {"slot": compiler.next_weights()}
+        compiler.emit(op, "store_weights", **values, scratch=scratch, **shared | slot)
 
 
 def begin(compiler: Compiler, op: Operation) -> None:

@@ -212,6 +212,10 @@ class Compiler:
         self.instructions.append(instruction)
         return instruction
 
+    def next_weights(self) -> int:
+        """Which of the arrays of attention weights the next one is."""
+        return sum(i.kind in ("store_weights", "store_linear_weights") for i in self.instructions)
+
     def into(self, name: str) -> tuple[int, int]:
         """The gradient buffer of an input, and whether to add to what is there."""
         if self._base(name) not in self.learned:

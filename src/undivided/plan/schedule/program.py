@@ -62,6 +62,7 @@ class Instruction:
     kept: int = 0
     whole_keys: int = 0
     key_heads: int = 0
+    causal: int = 0
     ruled: int = 0
     left: int = 0
     right: int = 0
