@@ -112,6 +112,10 @@ NETWORKS = {
         MultiHeadAttention(2, key_dim=3, value_dim=5, positions="rotary",
             pattern=AnyOf { Strided(3) GlobalTokens(1) })
         TransformerEncoder(2, dff=12) GlobalAveragePooling1D() Output(20, tied_to="words") }""",
+    "linear": """network Linear { input: (11, 8) layers: SinusoidalPositions()
+        MultiHeadAttention(4, kv_heads=2, linear=true, causal=true)
+        MultiHeadAttention(2, key_dim=3, value_dim=5, linear=true, positions="rotary")
+        TransformerEncoder(2, dff=12, linear=true) Output(3) }""",
     "decoder": """network Decoder { input: (9) layers: Embedding(16, 8)
         TransformerDecoder(2, dff=12, activation="gelu") * 2 LayerNormalization() Output(16) }""",
     "tokens": """network Tokens { input: (7, 6) layers:

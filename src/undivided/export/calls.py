@@ -208,6 +208,27 @@ def _by_distance(op: Operation, queries: int, keys: int, parameters: Parameters)
     return bias[:, row, row + distance]
 
 
+def linear_attention(op: Operation, plan: Plan) -> Call:
+    query, key, value, y = _values(op, plan)
+    heads, key_heads, width, value_width = _heads(op, plan)
+    sizes = (_rows(query), _rows(key), *map(str, (heads, key_heads, width, value_width)))
+    causal = str(int(op.attributes.get("causal", False)))
+    return Call("linear_attention", (query, key, value, *sizes, causal, Scratch(), y))
+
+
+def _state(op: Operation, plan: Plan) -> int:
+    """A head's sums, and one query's features."""
+    _, _, width, value_width = _heads(op, plan)
+    return width * (value_width + 2)
+
+
+def _heads(op: Operation, plan: Plan) -> tuple[int, int, int, int]:
+    """Heads of queries, heads of keys, and the widths of a key and of a value."""
+    query, _, _, y = _values(op, plan)
+    heads = op.attributes["heads"]
+    return heads, op.attributes.get("key_heads", heads), query.width // heads, y.width // heads
+
+
 def embed(op: Operation, plan: Plan) -> Call:
     ids, y = _values(op, plan)
     table = _constant(op, plan, "table")
@@ -347,6 +368,9 @@ PRIMITIVES: Mapping[str, Primitive] = {
         ),
         over=_over_query,
         scratch=lambda op, plan: numbers_in(plan.values[op.inputs[1]].shape[:-1]),
+    ),
+    "linear_attention": Primitive(
+        linear_attention, ("heads", "key_heads", "causal"), over=_over_query, scratch=_state
     ),
     "normalize": Primitive(normalize, ("epsilon",), over=_first),
     "rms_normalize": Primitive(rms_normalize, ("epsilon",), over=_first),

@@ -121,6 +121,7 @@ def _largest(sizes: Sizes) -> str:
 READ_BACKWARD = {
     "linear": True,
     "attention": True,
+    "linear_attention": True,
     "normalize": True,
     "rms_normalize": True,
     "activation": True,
@@ -147,7 +148,8 @@ READ_BACKWARD = {
 
 def _learning_floats(plan: Plan) -> int:
     """The arena for a sample forward and back: values kept for backward, gradients, and the
-    weights of attention. Step i is operation i forward, step end − i its way back."""
+    weights of attention, of which linear attention keeps the sums. Step i is operation i forward,
+    step end − i its way back."""
     end = 2 * len(plan.operations)
     learned: set[str] = set()
     for op in plan.operations:
@@ -167,9 +169,9 @@ def _learning_floats(plan: Plan) -> int:
         if name in learned:
             lifetimes.append(Lifetime(floats, end - last, end - first))
     for i, op in enumerate(plan.operations):
-        if op.kind == "attention":
+        if op in plan.attentions:
             queries, keys = (numbers_in(plan.values[n].shape[:-1]) for n in op.inputs[:2])
-            weights = op.attributes["heads"] * queries * keys
+            weights = op.attributes["heads"] * queries * (keys if op.kind == "attention" else 1)
             lifetimes.append(Lifetime(weights, i, end - i))
     return place(lifetimes, alignment=1)[1]
 
