@@ -45,7 +45,7 @@ def test_every_recipe_has_a_page(name: str, show: Open) -> None:
     network = undivided.recipe(name)
     model = undivided.Model(network, engine="reference")
     plan = model.plan
-    if not any(op.kind == "attention" for op in plan.operations):
+    if not plan.attentions:
         pytest.skip("no attention in it")
     if plan.parameter_count > 1_000_000:
         pytest.skip("too large for the reference engine in a test")
@@ -58,12 +58,12 @@ def test_every_recipe_has_a_page(name: str, show: Open) -> None:
         parts += [] if entry.begins_with is not None else [ids if entry.vocabulary else numbers]
     page = show(model.view(parts[0] if len(parts) == 1 else tuple(parts), limit=10**9))
     layers = page.value("document.querySelectorAll('[role=row]').length")
-    assert layers == len([op for op in plan.operations if op.kind == "attention"])
+    assert layers == len(plan.attentions)
     page.click("#next")
     page.click("[role=row]:last-child .head:last-child")
     page.click("#cells", 0.3, 0.6)
     _, layer, head, i, j = (int(part) for part in page.value(PLACE)[1:].split("."))
-    (op,) = [op for op in plan.operations if op.kind == "attention"][layer : layer + 1]
+    op = plan.attentions[layer]
     if len(parts) == len(plan.inputs) == 1:
         weights = reference(model).attention_weights(parts[0])[op.layer][1]
         found = page.numbers("#readout data")

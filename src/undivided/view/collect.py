@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undivided.engines.engine import inputs_of
+from undivided.engines.reference.linear_attention_steps import LinearSteps
 from undivided.errors import ArgumentError, NonFiniteError
 from undivided.plan.plan import Input, Operation, Plan
 from undivided.targets import Targets
@@ -69,7 +70,7 @@ def collect(
 ) -> dict[str, Any]:
     """The page's data for the samples `x`, whose targets `y` may not be known."""
     engine = _reference(model)
-    attentions = [op for op in model.plan.operations if op.kind == "attention"]
+    attentions = model.plan.attentions
     if not attentions:
         raise ArgumentError(
             f"{names.title} has no attention layer, so there is nothing to look at. "
@@ -116,6 +117,7 @@ def _layer(plan: Plan, op: Operation, heads: int) -> dict[str, Any]:
         "queries": query.as_json(),
         "keys": key.as_json(),
         "same": same,  # whether queries and keys are the same tokens
+        "linear": op.kind == "linear_attention",
     }
 
 
@@ -250,16 +252,15 @@ def _check_tokens(inside: Inside, count: int, number: int) -> None:
 # One sample.
 
 
-def _heads(steps: Steps, heads: int, room: _Room) -> dict[str, Any]:
-    S, T = steps.way.p.shape[2:]
+def _heads(steps: Steps | LinearSteps, heads: int, room: _Room) -> dict[str, Any]:
+    p, allowed = steps.way.p, steps.way.allowed
+    S, T = p.shape[2:]
     return {
         "shape": [S, T],
         "width": steps.query.shape[-1],
         "valueWidth": steps.value.shape[-1],
-        "scale": float(steps.scale),
-        "weights": [
-            encode.weights(steps.way.p[0, h], steps.way.allowed[0, h]) for h in range(heads)
-        ],
+        "scale": float(getattr(steps, "scale", 1.0)),
+        "weights": [encode.weights(p[0, h], allowed[0, h]) for h in range(heads)],
         "steps": [_encoded(_arrays(steps, h), room) for h in range(heads)],
     }
 
@@ -270,7 +271,7 @@ def _encoded(arrays: dict[str, np.ndarray], room: _Room) -> dict[str, str] | Non
     return {name: encode.numbers(array) for name, array in arrays.items()}
 
 
-def _arrays(steps: Steps, head: int) -> dict[str, np.ndarray]:
+def _arrays(steps: Steps | LinearSteps, head: int) -> dict[str, np.ndarray]:
     """Both ways of a head. `scores` are there where they are more than scale · dots, `slope`
     where it is more than the scale."""
     group = head * steps.key.shape[1] // steps.query.shape[1]
@@ -283,15 +284,17 @@ def _arrays(steps: Steps, head: int) -> dict[str, np.ndarray]:
         "out": steps.out[0, head],
         "dOut": steps.d_out[0, head],
         "dP": back.dp[0, head],
-        "dS": back.dz[0, head],
         "dQ": back.dq[0, head],
         "dK": back.dk[0, group],
         "dV": back.dv[0, group],
     }
-    if not np.array_equal(way.z, way.dots * steps.scale):
-        found["scores"] = way.z[0, head]
-    if not np.isscalar(way.slope):
-        found["slope"] = np.asarray(way.slope)[0, head]
+    if isinstance(steps, LinearSteps):
+        return {**found, "dS": steps.back.da[0, head]}
+    found["dS"] = steps.back.dz[0, head]
+    if not np.array_equal(steps.way.z, steps.way.dots * steps.scale):
+        found["scores"] = steps.way.z[0, head]
+    if not np.isscalar(steps.way.slope):
+        found["slope"] = np.asarray(steps.way.slope)[0, head]
     return found
 
 

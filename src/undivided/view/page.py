@@ -32,6 +32,7 @@ SCRIPTS = (
     "map.js",
     "sample.js",
     "tables.js",
+    "linear_steps.js",
     "steps.js",
     "main.js",
 )

@@ -2,6 +2,15 @@
 // and dV. Every number that is not a product, a sum or an exponential of two others on this page
 // comes from the reference engine.
 
+const SOFTMAX = {
+  forward: [meet, scaled, softmax, output],
+  backward: [arrives, backThroughValues, backThroughSoftmax, towardsQuery, towardsKeys],
+};
+const LINEAR = {
+  forward: [meetFeatures, shares, output],
+  backward: [arrives, backThroughValues, backThroughShares, featuresToQuery, featuresToKeys],
+};
+
 function drawWork() {
   const { at, steps, keys, queries, weights: row } = now();
   const active = document.activeElement && document.activeElement.id;
@@ -30,6 +39,7 @@ function drawWork() {
   const vector = (part, at_, width) =>
     Array.from(read(part).subarray(at_ * width, (at_ + 1) * width));
   const cells = (part) => Array.from(read(part).subarray(i * keys, (i + 1) * keys));
+  const linear = page.layers[state.layer].linear;
   const w = {
     i,
     j,
@@ -53,19 +63,18 @@ function drawWork() {
   w.scores = steps.scores ? cells("scores") : w.dots.map((dot) => dot * at.scale);
   w.plain = !steps.scores;
   w.slopes = steps.slope ? cells("slope") : w.dots.map(() => at.scale);
+  w.n = sum(w.dots.filter((_, t) => !Number.isNaN(w.p[t])));
   w.delta = sum(w.p.map((p, t) => (Number.isNaN(p) ? 0 : p * w.dP[t])));
-  const articles = [
-    meet,
-    scaled,
-    softmax,
-    output,
-    arrives,
-    backThroughValues,
-    backThroughSoftmax,
-    towardsQuery,
-    towardsKeys,
-  ].map((make, n) => article(n + 1, make(w)));
-  byId("work").replaceChildren(introduction(w), element("ol", { class: "steps" }, ...articles));
+  const { forward, backward } = linear ? LINEAR : SOFTMAX;
+  const told = [...forward, ...backward].map((make, n) => ({
+    ...make(w),
+    way: n < forward.length ? "forward" : "backward",
+  }));
+  const articles = told.map((step, n) => article(n + 1, step));
+  byId("work").replaceChildren(
+    introduction(w, told),
+    element("ol", { class: "steps" }, ...articles),
+  );
   if (active && byId(active) && byId("work").contains(byId(active))) byId(active).focus();
 }
 
@@ -83,7 +92,7 @@ function sum(values) {
   return values.reduce((total, x) => total + x, 0);
 }
 
-function introduction(w) {
+function introduction(w, told) {
   const sample = page.samples[state.sample];
   return element(
     "div",
@@ -104,7 +113,7 @@ function introduction(w) {
     element(
       "nav",
       { class: "chips", "aria-label": "steps" },
-      ...["q·k", "scale", "softmax", "Σ·v", "dO", "dP", "dS", "dQ", "dK, dV"].map((label, n) =>
+      ...told.map(({ label }, n) =>
         element(
           "button",
           { type: "button", onclick: () => goTo(n + 1) },
@@ -134,14 +143,14 @@ function goTo(step) {
   heading.focus({ preventScroll: true });
 }
 
-function article(number_, { title, formula: written_, text, body }) {
+function article(number_, { way, title, formula: written_, text, body }) {
   return element(
     "li",
-    { class: number_ > 4 ? "step-card back" : "step-card" },
+    { class: way === "backward" ? "step-card back" : "step-card" },
     element(
       "div",
       { class: "telling" },
-      element("p", { class: "way" }, number_ > 4 ? "backward" : "forward"),
+      element("p", { class: "way" }, way),
       element(
         "h3",
         { id: `step-${number_}`, tabindex: "-1" },
@@ -168,6 +177,7 @@ function formula(text) {
 function meet(w) {
   const products = w.q.map((x, d) => x * w.k[d]);
   return {
+    label: "q·k",
     title: "Query meets key",
     formula: "q_i · k_j = Σ_d q_{id} k_{jd}",
     text: "How well the key fits what the query asks for: number by number multiplied, then added up.",
@@ -188,6 +198,7 @@ function scaled(w) {
   ];
   if (!w.plain) parts.push(" ; with softcap and bias ", number(w.scores[w.j], "score"));
   return {
+    label: "scale",
     title: "Scaling",
     formula: w.plain
       ? "s_{ij} = scale · q_i · k_j"
@@ -202,6 +213,7 @@ function softmax(w) {
   const most = Math.max(...allowed);
   const exps = allowed.map((s) => (most === -Infinity ? 0 : Math.exp(s - most)));
   return {
+    label: "softmax",
     title: "Softmax over all keys",
     formula: "P_{ij} = exp(s_{ij}) / Σ_t exp(s_{it})",
     text: "Scores become shares that add up to 1. Taking the largest score away first changes nothing and keeps exp small. A forbidden key takes no part.",
@@ -224,6 +236,7 @@ function softmax(w) {
 function output(w) {
   const p = Number.isNaN(w.p[w.j]) ? 0 : w.p[w.j];
   return {
+    label: "Σ·v",
     title: "The mean of the values",
     formula: "o_i = Σ_j P_{ij} v_j",
     text: "Every value is taken by its share. Below, what the picked key gives, and the sum over all keys: the head's output for this query.",
@@ -241,6 +254,7 @@ function output(w) {
 
 function arrives(w) {
   return {
+    label: "dO",
     title: "A gradient arrives",
     formula: "dO_i = ∂loss / ∂o_i",
     text: "How the loss would change if the output changed a little. It comes from the layers above, which went back before.",
@@ -251,6 +265,7 @@ function arrives(w) {
 function backThroughValues(w) {
   const products = w.dOut.map((x, d) => x * w.v[d]);
   return {
+    label: "dP",
     title: "Back to the weights",
     formula: "dP_{ij} = dO_i · v_j",
     text: "A weight matters as much as its value points along the gradient that arrived.",
@@ -269,6 +284,7 @@ function backThroughSoftmax(w) {
   const shares = w.p.map((p, t) => p * w.dP[t]);
   const p = Number.isNaN(w.p[w.j]) ? 0 : w.p[w.j];
   return {
+    label: "dS",
     title: "Back through the softmax",
     formula: "dS_{ij} = P_{ij} (dP_{ij} − Δ_i)\nΔ_i = Σ_t P_{it} dP_{it}",
     text: "Raising one score lowers all other weights of its row: only what is better than the row's mean Δ gets a pull upwards. A row of dS adds up to 0.",
@@ -300,6 +316,7 @@ function backThroughSoftmax(w) {
 function towardsQuery(w) {
   const factor = w.dS[w.j] * w.slopes[w.j];
   return {
+    label: "dQ",
     title: "The query's gradient",
     formula: w.plain
       ? "dq_i = scale · Σ_j dS_{ij} k_j"
@@ -313,8 +330,8 @@ function towardsQuery(w) {
 
 function towardsKeys(w) {
   const factor = w.dS[w.j] * w.slopes[w.j];
-  const p = Number.isNaN(w.p[w.j]) ? 0 : w.p[w.j];
   return {
+    label: "dK, dV",
     title: "The key's and the value's gradients",
     formula: "dk_j = scale · Σ_i dS_{ij} q_i\ndv_j = Σ_i P_{ij} dO_i",
     text: "A key hears from every query, a value from every output it went into. First what this query says, then the sum over all of them.",
@@ -323,10 +340,15 @@ function towardsKeys(w) {
         ["to dK, this query", w.q.map((x) => x * factor), "dK-share"],
         ["dK, all queries", w.dK, "dK"],
       ),
-      vectors(
-        ["to dV, this query", w.dOut.map((x) => x * p), "dV-share"],
-        ["dV, all queries", w.dV, "dV"],
-      ),
+      valueGradient(w),
     ],
   };
+}
+
+function valueGradient(w) {
+  const p = Number.isNaN(w.p[w.j]) ? 0 : w.p[w.j];
+  return vectors(
+    ["to dV, this query", w.dOut.map((x) => x * p), "dV-share"],
+    ["dV, all queries", w.dV, "dV"],
+  );
 }
