@@ -10,7 +10,9 @@ them the machine's multiply-add peak is measured. A line gives the median millis
 how many times undivided's that is, and the share of the peak that undivided reaches in operations
 that it executes.
 
-    --cases small,causal   which of small, causal, large, and each with -dropout or -ragged
+    --cases small,causal   which of small, causal, large, and each with -dropout or -ragged; and,
+                           not unless named, long (1,024 tokens) and longest (4,096), each with
+                           -linear for linear attention and -causal
     --systems A,B          which of undivided, torch, torch-compile, jax
     --rounds 5             turns of each
     --map                  in place of the cases: the ratio to the best peer over D, S and B
@@ -70,6 +72,14 @@ CASES = {
     "large-dropout": Case(replace(LARGE, dropout=0.1), 1.2),
     "large-ragged": Case(replace(LARGE, ragged=True)),
 }
+LONG = Encoder(D=64, H=4, L=2, S=1024, B=8, steps=2)
+LONGEST = replace(LONG, S=4096, B=4)
+USUAL = list(CASES)
+for name, task in {"long": LONG, "longest": LONGEST}.items():
+    CASES[name] = Case(task)
+    CASES[f"{name}-linear"] = Case(replace(task, linear=True))
+    CASES[f"{name}-causal"] = Case(replace(task, causal=True))
+    CASES[f"{name}-linear-causal"] = Case(replace(task, linear=True, causal=True))
 RAGGED_GAIN = 1.5
 """A ragged ratio must be so many times the padded one: peers compute padding."""
 
@@ -91,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = parser_of("train_networks.py", __doc__)
-    parser.add_argument("--cases", type=some_of(CASES), default=list(CASES), metavar="A,B")
+    parser.add_argument("--cases", type=some_of(CASES), default=USUAL, metavar="A,B")
     parser.add_argument("--systems", type=some_of(ENCODERS), default=list(ENCODERS), metavar="A,B")
     parser.add_argument("--rounds", type=at_least_one, default=5, metavar="N")
     parser.add_argument("--threads", type=at_least_one, default=available_threads(), metavar="N")

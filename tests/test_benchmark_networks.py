@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = {
         "small": Case(TINY, 2.5),
         "small-ragged": Case(Encoder(D=16, H=2, L=1, S=6, B=4, steps=2, ragged=True)),
+        "long-linear": Case(replace(TINY, S=128, linear=True)),
+        "long-linear-causal": Case(replace(TINY, S=128, linear=True, causal=True)),
     }
     monkeypatch.setattr(train_networks, "CASES", cases)
+    monkeypatch.setattr(train_networks, "USUAL", list(cases))
 
 
 @pytest.mark.parametrize("peer", ["torch", "jax"])
@@ -37,10 +41,18 @@ def test_a_peer_trains_the_same_network(
     """Their losses are compared by the benchmark itself, which fails where they differ."""
     if not ENCODERS[peer].installed:
         pytest.skip(f"{peer} is not installed")
-    flags = ["--cases", "small,small-ragged", "--rounds", "1", "--threads", "1", "--json"]
+    flags = [
+        "--cases",
+        "small,small-ragged,long-linear,long-linear-causal",
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+        "--json",
+    ]
     assert train_networks.main([*flags, "--systems", f"undivided,{peer}"]) == 0
     cases = json.loads(capsys.readouterr().out)["cases"]
-    assert [case["best_peer"] for case in cases.values()] == [peer, peer]
+    assert [case["best_peer"] for case in cases.values()] == [peer] * 4
     assert all(case["losses_apart"] < 1e-5 for case in cases.values())
 
 

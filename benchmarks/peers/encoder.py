@@ -13,7 +13,7 @@ weights of linear layers and of the embedding's own table not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Encoder:
     S: int
     B: int
     causal: bool = False
+    linear: bool = False
     ragged: bool = False
     dropout: float = 0.0
     steps: int = 8
@@ -60,7 +61,8 @@ class Encoder:
     @property
     def title(self) -> str:
         sizes = f"D={self.D}, H={self.H}, L={self.L}, S={self.S}, B={self.B}"
-        kind = ", causal, vocabulary 256" if self.causal else ""
+        kind = ", linear attention" if self.linear else ""
+        kind += ", causal, vocabulary 256" if self.causal else ""
         lengths = ", ragged" if self.ragged else ""
         return f"{sizes}{kind}{lengths}" + (f", dropout {self.dropout}" if self.dropout else "")
 
@@ -70,7 +72,9 @@ def network_of(task: Encoder) -> Network:
     import undivided as u
 
     dropout = (u.Dropout(task.dropout),) if task.dropout else ()
-    attention = {"dropout": task.dropout} if task.dropout else {}
+    attention: dict[str, Any] = {"dropout": task.dropout} if task.dropout else {}
+    if task.linear:
+        attention["linear"] = True
     if task.causal:
         attention["causal"] = True
     block = (

@@ -2,7 +2,7 @@
 
 Query, key and value are one product, attention is written out (`jax.nn.dot_product_attention` is
 slower on a CPU: LOG.md), AdamW is a `tree.map`. A ragged batch is padded to S and masked: a shape
-of its own for each batch would be compiled anew.
+of its own for each batch would be compiled anew. Linear attention is as PyTorch's peer has it.
 """
 
 # the letters of `encoder.py`
@@ -48,6 +48,29 @@ def normalized(x: jax.Array, pair: tuple[jax.Array, jax.Array]) -> jax.Array:
     return centred / deviation * pair[0] + pair[1]
 
 
+CHUNK = 64
+
+
+def linear_attention(
+    query: jax.Array, key: jax.Array, value: jax.Array, valid: jax.Array | None, causal: bool
+) -> jax.Array:
+    query, key = jax.nn.elu(query) + 1, jax.nn.elu(key) + 1
+    if valid is not None:
+        key = key * valid[:, None, :, None]
+    if not causal:
+        return query @ (key.swapaxes(-1, -2) @ value) / (query @ key.sum(axis=-2)[..., None])
+    value = jnp.concatenate([value, jnp.ones_like(value[..., :1])], axis=-1)
+    B, H, S, _ = query.shape
+    query, key, value = (
+        x.reshape(B, H, S // CHUNK, CHUNK, x.shape[-1]) for x in (query, key, value)
+    )
+    states = key.swapaxes(-1, -2) @ value
+    before = states.cumsum(axis=2) - states
+    both = query @ before + jnp.tril(query @ key.swapaxes(-1, -2)) @ value
+    both = both.reshape(B, H, S, -1)
+    return both[..., :-1] / both[..., -1:]
+
+
 def scores_of(
     p: Parameters, x: jax.Array, valid: jax.Array | None, key: jax.Array, task: Encoder
 ) -> jax.Array:
@@ -63,17 +86,20 @@ def scores_of(
     x = p["first"][0][x] if task.causal else x @ p["first"][0] + p["first"][1]
     x = x + sinusoidal(task.S, D)[:S]
     allowed = None
-    if task.causal:
+    if task.causal and not task.linear:
         allowed = jnp.tril(jnp.ones((S, S), bool))
     if valid is not None:
         allowed = valid[:, None, None, :] if allowed is None else allowed & valid[:, None, None, :]
     for i, (norm_1, qkv, output, norm_2, wide, narrow) in enumerate(p["blocks"]):
         joined = normalized(x, norm_1) @ qkv[0] + qkv[1]
         query, keys, value = joined.reshape(B, S, 3, H, D // H).transpose(2, 0, 3, 1, 4)
-        scores = query @ keys.swapaxes(-1, -2) * (D // H) ** -0.5
-        if allowed is not None:
-            scores = jnp.where(allowed, scores, -jnp.inf)
-        attended = dropped(jax.nn.softmax(scores, axis=-1), 3 * i) @ value
+        if task.linear:
+            attended = linear_attention(query, keys, value, valid, task.causal)
+        else:
+            scores = query @ keys.swapaxes(-1, -2) * (D // H) ** -0.5
+            if allowed is not None:
+                scores = jnp.where(allowed, scores, -jnp.inf)
+            attended = dropped(jax.nn.softmax(scores, axis=-1), 3 * i) @ value
         merged = attended.transpose(0, 2, 1, 3).reshape(B, S, D)
         x = x + dropped(merged @ output[0] + output[1], 3 * i + 1)
         hidden = jax.nn.gelu(normalized(x, norm_2) @ wide[0] + wide[1], approximate=False)

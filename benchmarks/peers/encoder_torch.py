@@ -2,7 +2,8 @@
 
 Query, key and value are one product, attention is `scaled_dot_product_attention`, the update is
 the fused AdamW. `compile` compiles the model, forward and backward. A ragged batch is padded to
-its own longest sample and masked.
+its own longest sample and masked. Linear attention is written out; causal by chunks of 64 tokens,
+whose states are one cumulative sum.
 """
 
 # the letters of `encoder.py`
@@ -22,11 +23,32 @@ from peers.encoder import CLASSES, FEATURES, VOCABULARY, Encoder, samples_of, si
 
 __all__ = ["Torch"]
 
+CHUNK = 64
+
+
+def linear_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
+) -> Tensor:
+    query, key = F.elu(query) + 1, F.elu(key) + 1
+    if mask is not None:
+        key = key * mask.transpose(-1, -2)
+    if not causal:
+        sums = query @ key.sum(dim=-2)[..., None]
+        return query @ (key.transpose(-1, -2) @ value) / sums
+    value = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+    query, key, value = (x.unflatten(2, (-1, CHUNK)) for x in (query, key, value))
+    states = key.transpose(-1, -2) @ value
+    before = states.cumsum(dim=2) - states
+    both = query @ before + (query @ key.transpose(-1, -2)).tril() @ value
+    both = both.flatten(2, 3)
+    return both[..., :-1] / both[..., -1:]
+
 
 class Block(nn.Module):
     def __init__(self, task: Encoder) -> None:
         super().__init__()
         self.heads, self.causal, self.dropout = task.H, task.causal, task.dropout
+        self.linear = task.linear
         self.norm_1, self.norm_2 = nn.LayerNorm(task.D), nn.LayerNorm(task.D)
         self.qkv, self.output = nn.Linear(task.D, 3 * task.D), nn.Linear(task.D, task.D)
         self.wide, self.narrow = nn.Linear(task.D, 4 * task.D), nn.Linear(4 * task.D, task.D)
@@ -35,14 +57,17 @@ class Block(nn.Module):
         B, S, D = x.shape
         qkv = self.qkv(self.norm_1(x)).view(B, S, 3, self.heads, D // self.heads)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=mask,
-            is_causal=self.causal,
-            dropout_p=self.dropout if self.training else 0.0,
-        )
+        if self.linear:
+            attended = linear_attention(query, key, value, mask, self.causal)
+        else:
+            attended = F.scaled_dot_product_attention(
+                query,
+                key,
+                value,
+                attn_mask=mask,
+                is_causal=self.causal,
+                dropout_p=self.dropout if self.training else 0.0,
+            )
         x = x + self._dropped(self.output(attended.transpose(1, 2).reshape(B, S, D)))
         return x + self._dropped(self.narrow(F.gelu(self.wide(self.norm_2(x)))))
 
