@@ -121,6 +121,9 @@ NETWORKS = {
     "tokens": """network Tokens { input: (7, 6) layers:
         MultiHeadAttention(2, causal=true, window=2) MultiHeadAttention(3, pattern=BlockLocal(3))
         Output(2) }""",
+    "tokens, linear": """network Tokens { input: (7, 6) layers:
+        MultiHeadAttention(2, causal=true, linear=true)
+        MultiHeadAttention(3, kv_heads=1, causal=true, linear=true) Output(2) }""",
     "pictures": """network Pictures { input: (9, 7, 2) layers:
         Conv2D(4, 3, strides=2, padding="same", activation="relu") MaxPooling2D(2, padding="same")
         Conv2D(6, (2, 1)) Permute((3, 1, 2)) Reshape((6, -1)) Conv1D(5, 3, padding="same")

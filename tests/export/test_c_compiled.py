@@ -80,8 +80,9 @@ def test_any_input_is_clean_under_the_sanitizers(tmp_path, compiler):
     assert lost.any() and np.array_equal(np.isnan(found[known]), lost)
 
 
-def test_what_a_query_does_not_see_does_not_reach_it(tmp_path):
-    (model,) = models(["tokens"])
+@pytest.mark.parametrize("name", ["tokens", "tokens, linear"])
+def test_what_a_query_does_not_see_does_not_reach_it(tmp_path, name):
+    (model,) = models([name])
     exported(model, tmp_path)
     x = samples_for(model, 7 * 3)
     for sample, strange in enumerate([np.nan, np.inf, -np.inf] * 7):

@@ -68,7 +68,8 @@ def test_every_recipe_has_a_page(name: str, show: Open) -> None:
         weights = reference(model).attention_weights(parts[0])[op.layer][1]
         found = page.numbers("#readout data")
         assert found == pytest.approx([weights[head, i, j]], abs=1e-6)
-    assert page.value("document.querySelectorAll('.step-card').length") == 9
+    steps = 8 if op.kind == "linear_attention" else 9
+    assert page.value("document.querySelectorAll('.step-card').length") == steps
 
 
 def test_the_worked_query_is_the_engines(digits: undivided.Model, show: Open) -> None:
@@ -113,6 +114,44 @@ def test_the_worked_query_is_the_engines(digits: undivided.Model, show: Open) ->
     # What is written for people is the same number: here with its power of ten beside the row.
     total = page.text("#softmax-table tfoot [data-name='softmax-table-total-weight P']")
     assert total == "1.0000"
+
+
+def test_a_query_of_linear_attention_is_worked_through(show: Open) -> None:
+    text = (
+        "network N { input: (6, 4) layers: MultiHeadAttention(2, linear=true, causal=true)"
+        " MultiHeadAttention(2) GlobalAveragePooling1D() Output(3) }"
+    )
+    model = undivided.Model(undivided.parse(text), engine="reference", seed=1)
+    x, y = np.random.default_rng(0).normal(size=(1, 6, 4)).astype(np.float32), np.array([2])
+    page = show(model.view(x, y))
+    steps = reference(model).look_inside(x, y).attention["attention_1.heads"]
+    way, back, h, i, j = steps.way, steps.back, 1, 4, 2
+    page.click(f"[data-layer='0'][data-head='{h}']")
+    page.click("#cells", (j + 0.5) / 6, (i + 0.5) / 6)
+    page.click("#softmax-table-all")
+    q, k = way.query_features[0, h, i], way.key_features[0, h, j]
+    slope = np.minimum(way.query_features[0, h, i], 1)
+    expected = {
+        "[data-row=phi-q] data": q,
+        "[data-row=phi-k] data": k,
+        "[data-row=product] data": q * k,
+        "[data-name=dot-again]": [way.dots[0, h, i, j]],
+        "#softmax-table tbody [data-name=dot]": way.dots[0, h, i],
+        "#softmax-table tbody [data-name=p]": way.p[0, h, i, : i + 1],
+        "[data-name=n]": [way.n[0, h, i, 0]],
+        "[data-row=out] data": steps.out[0, h, i],
+        "[data-name=dS]:not(td data)": [back.da[0, h, i, j]],
+        "[data-row=dQ-share] data": back.da[0, h, i, j] * k * slope,
+        "[data-row=dQ] data": back.dq[0, h, i],
+        "[data-row=dK] data": back.dk[0, h, j],
+        "[data-row=dV] data": back.dv[0, h, j],
+    }
+    for selector, numbers in expected.items():
+        shown = page.numbers(selector)
+        np.testing.assert_allclose(shown, numbers, rtol=1e-6, atol=1e-7, err_msg=selector)
+    assert page.value("document.querySelectorAll('.step-card').length") == 8
+    page.click("[data-layer='1'][data-head='0']")
+    assert page.value("document.querySelectorAll('.step-card').length") == 9
 
 
 def test_everything_is_reached_with_keys(digits: undivided.Model, show: Open) -> None:

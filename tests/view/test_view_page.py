@@ -70,6 +70,40 @@ def test_weights_and_steps_are_the_reference_engines(digits: undivided.Model) ->
         assert said["label"] == str(TEST.y[number])
 
 
+def test_linear_attention_shows_the_weights_that_it_does_without() -> None:
+    text = (
+        "network N { input: (6, 4) layers: MultiHeadAttention(2, linear=true, causal=true,"
+        " kv_heads=1) GlobalAveragePooling1D() Output(3) }"
+    )
+    model = undivided.Model(undivided.parse(text), engine="reference", seed=1)
+    x, y = np.random.default_rng(0).normal(size=(1, 6, 4)).astype(np.float32), np.array([2])
+    page = data_of(model.view(x, y).html)
+    engine = reference(model)
+    (steps,) = engine.look_inside(x, y).attention.values()
+    (layer,), (at,) = page["layers"], page["samples"][0]["layers"]
+    assert layer["linear"] is True
+    expected = engine.attention_weights(x)["attention_1"][0]
+    for head in range(2):
+        shown = weights_of(at["weights"][head], at["shape"])
+        assert (np.isnan(shown) == np.triu(np.ones((6, 6)), 1)).all()
+        assert np.abs(np.nan_to_num(shown) - expected[head]).max() < 3.1e-8
+        kept = {name: numbers_of(text) for name, text in at["steps"][head].items()}
+        assert set(kept) == STEPS
+        for name, true in {
+            "dots": steps.way.dots,
+            "dP": steps.back.dp,
+            "dS": steps.back.da,
+            "dQ": steps.back.dq,
+        }.items():
+            np.testing.assert_allclose(kept[name], true[0, head].ravel(), rtol=6e-8)
+        np.testing.assert_allclose(kept["dK"], steps.back.dk[0, 0].ravel(), rtol=6e-8)
+    # In the page's own words: dA = (dP − Δ)/n, and dS are the weights' own gradients.
+    p, dp, n = steps.way.p, steps.back.dp, steps.way.n
+    delta = (p * dp).sum(axis=-1, keepdims=True)
+    da = np.where(steps.way.allowed, (dp - delta) / n, 0)
+    np.testing.assert_allclose(steps.back.da, da, rtol=1e-12, atol=1e-15)
+
+
 def test_the_policy_allows_this_script_and_this_style_alone(digits: undivided.Model) -> None:
     page = digits.view(TEST[:1]).html
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
