@@ -81,7 +81,7 @@ UNDIVIDED_INLINE void take_queries(const Head<float>& h, const LinearRoom& room,
                                    int64_t count) {
   take_features(h.q + row * h.q_stride, h.q_stride, count, h.width, room.q);
 }
-// Rows of V' from those of V; G' is made in the same way.
+// φ(K) and V'.
 UNDIVIDED_INLINE void take_keys(const Head<float>& h, const LinearRoom& room, int64_t row,
                                 int64_t count) {
   take_features(h.k + row * h.k_stride, h.k_stride, count, h.width, room.k);
@@ -93,6 +93,7 @@ UNDIVIDED_INLINE void take_keys(const Head<float>& h, const LinearRoom& room, in
     to[h.value_width] = 1;
   }
 }
+// G', from what came back to a head and what it gave.
 UNDIVIDED_INLINE void take_gradients(const Head<float>& h, const LinearRoom& room,
                                      const float* dy, int64_t dy_stride, const float* y,
                                      int64_t y_stride, int64_t row, int64_t count) {
@@ -101,7 +102,7 @@ UNDIVIDED_INLINE void take_gradients(const Head<float>& h, const LinearRoom& roo
     float *to = room.g + r * room.value_width, n = h.probabilities[row + r];
     Vector delta{};
     for (int64_t c = 0; c < room.value_width; c += kLanes) {
-      Whole counts = lanes_below(n == 0 ? 0 : h.value_width - c);  // without weights: no gradient
+      Whole counts = lanes_below(n == 0 ? 0 : h.value_width - c);  // no weights, no gradient
       Vector mean = counts ? load(above + c) / n : Vector{};
       delta += counts ? mean * load(given + c) : Vector{};
       store(to + c, mean);

@@ -4,8 +4,9 @@
     n = rowsum(A)                            Y = A·V / n
 
 Written with all S×T weights this is attention with another weight. Because A is a product, the
-same numbers come in O(S) as φ(Q)·(φ(K)ᵀ·V) / φ(Q)·Σφ(K), which is what the operator does:
-`undivided._operator.linear`. Backward, from the last line to the first:
+same numbers come in O(S) as φ(Q)·(φ(K)ᵀ·V) / φ(Q)·Σφ(K), which is what the operator
+(`undivided._operator.linear`) and a layer's native kernel do. Backward, from the last line to the
+first:
 
     dV = Aᵀ·(dY/n)                           dP = dY·Vᵀ, of weights P = A/n that sum to 1
     dA = (dP − Δ)/n where allowed, else 0    Δ = rowsum(P∘dP) = rowsum(dY∘Y)
