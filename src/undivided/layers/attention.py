@@ -37,7 +37,7 @@ class MultiHeadAttention(Layer):
     stand: "rotary" turns queries and keys by their position, "alibi" takes slope·distance away,
     "relative" adds a learned number for each distance (T5's, 32 buckets up to 128).
 
-    `linear` does without scores, so that time and memory grow with S alone and not with its square:
+    `linear` does without scores, so that its cost grows with S and not with its square:
 
         head    = φ(Q)·(φ(K)ᵀ·V) / φ(Q)·Σφ(K)              φ(x) = elu(x) + 1
 
