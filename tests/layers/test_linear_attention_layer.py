@@ -22,6 +22,7 @@ from undivided.layers import (
     TransformerEncoder,
 )
 from undivided.layers.patterns import Strided
+from undivided.plan.continuing import continuing
 from undivided.plan.costs import operation_costs
 from undivided.plan.describe import describe, describe_json
 
@@ -82,6 +83,19 @@ def test_a_decoder_reads_its_encoder_without_scores_too() -> None:
         ("linear_attention", False),
     ]
     assert undivided.parse(undivided.parse(text).to_text()) == undivided.parse(text)
+
+
+def test_a_language_model_without_scores_generates_by_whole_sequences() -> None:
+    """Its state is not kept from one token to the next: there is no plan that goes on."""
+    text = """network N { input: (8) layers: Embedding(7, 16)
+        TransformerDecoder(2, dff=16, linear=true) Dense(7) }"""
+    model = Model(undivided.parse(text), seed=1)
+    assert continuing(model.network.plan(ragged=True)) is None
+    ids = [1, 2, 3]
+    found = model.generate(ids, 4)
+    for _ in range(4):
+        ids = [*ids, int(model.logits([np.array(ids)])[0][-1].argmax())]
+    assert list(found) in (ids, ids[3:])
 
 
 def tokens(length: int, *layers: Layer, width: int = 8) -> Network:
