@@ -167,6 +167,10 @@ class Train(Description, family=True, keyword="train"):
     gradient_accumulation_steps: int = argument(
         1, doc="how many batches make a step; the same as a batch so many times larger", at_least=1
     )
+    recompute: bool = argument(
+        False,
+        doc="keep few values for backward and compute the others again: less memory, the same bits",
+    )
     seed: int = argument(1, doc="what the random numbers start from", at_least=0, at_most=2**64 - 1)
     generator: Literal["philox", "xorshift64"] = argument(
         "philox", doc="philox counts and can start anywhere; xorshift64 is the reference programs'"

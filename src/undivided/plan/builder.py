@@ -60,6 +60,7 @@ def lower(network: Network, *, ragged: bool = False) -> Plan:
         loss=network.loss,
         optimizer=network.optimizer,
         notes=tuple(builder.notes),
+        recompute=network.train.recompute,
     )
 
 

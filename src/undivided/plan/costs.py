@@ -7,13 +7,21 @@ ragged, the numbers are for a sample of a stated length.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from undivided.plan.plan import Operation, Plan, Value, size_of
 from undivided.plan.primitives import PRIMITIVES
 from undivided.plan.schedule import Schedule, schedule
 
-__all__ = ["Cost", "Memory", "memory_of", "operation_costs", "scheduled_costs"]
+__all__ = [
+    "Cost",
+    "Memory",
+    "Recomputation",
+    "memory_of",
+    "operation_costs",
+    "recomputation_of",
+    "scheduled_costs",
+]
 
 FLOAT = 4
 """Bytes in a float32."""
@@ -47,6 +55,17 @@ class Memory:
     gradients_spare: int
     gradients_folded: int
     optimizer: int
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """What `recompute` does to the arena of a training thread, in bytes, and what it costs: more
+    multiply-adds a sample."""
+
+    set: bool
+    arena_training_without: int
+    arena_training_with: int
+    multiply_adds: int
 
 
 def operation_costs(plan: Plan, length: int) -> dict[str, Cost]:
@@ -100,4 +119,17 @@ def memory_of(plan: Plan, batch: int, length: int) -> Memory:
         gradients_spare=made.storage.gradient_floats * FLOAT,
         gradients_folded=folded * FLOAT,
         optimizer=len(plan.optimizer.kept()) * made.storage.floats * FLOAT,
+    )
+
+
+def recomputation_of(plan: Plan, length: int) -> Recomputation:
+    """What training needs with `recompute` and without, whichever the plan says."""
+    without, made = (schedule(replace(plan, recompute=each), length) for each in (False, True))
+    again, graph = made.program("train"), made.graph
+    costs = _costs(graph.operations, graph.values, length)
+    return Recomputation(
+        plan.recompute,
+        without.program("train").arena_floats * FLOAT,
+        again.arena_floats * FLOAT,
+        sum(costs[output].forward for output in again.recomputed),
     )

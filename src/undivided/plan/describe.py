@@ -9,7 +9,13 @@ from typing import Any
 from undivided.description import Description, arguments_of
 from undivided.layers.base import Repeat
 from undivided.network import Network
-from undivided.plan.costs import NOTHING, memory_of, operation_costs, scheduled_costs
+from undivided.plan.costs import (
+    NOTHING,
+    memory_of,
+    operation_costs,
+    recomputation_of,
+    scheduled_costs,
+)
 from undivided.plan.plan import Plan, Ragged, show_shape, size_of
 from undivided.plan.schedule import schedule
 from undivided.plan.schedule.graph import graph_of
@@ -64,6 +70,7 @@ def describe_json(network: Network, length: int = LENGTH) -> dict[str, Any]:
         "batch_size": batch,
         "ragged_length": length if _is_ragged(plan) else None,
         "bytes": asdict(memory_of(plan, batch, length)),
+        "recompute": asdict(recomputation_of(plan, length)),
         "schedule": {
             "rewrites": _rewrites_used(plan),
             "samples_in_a_group": made.program("train").group,
@@ -111,11 +118,24 @@ def describe(network: Network, length: int = LENGTH) -> str:
         f"{facts['schedule']['samples_in_a_slice']}.",
     ]
     lines += [f"  {name}: {idea}" for name, idea in facts["schedule"]["rewrites"].items()]
+    lines += _recomputation(facts["recompute"])
     if facts["notes"]:
         lines += ["", "As it was read:", *(f"  {note}." for note in facts["notes"])]
     if facts["ragged_length"]:
         lines += ["", f"Numbers are for samples of {facts['ragged_length']} tokens."]
     return "\n".join(lines)
+
+
+def _recomputation(facts: dict[str, Any]) -> list[str]:
+    """What keeping fewer values saves, or would."""
+    without, again = facts["arena_training_without"], facts["arena_training_with"]
+    if without == again:
+        return []
+    verb = "takes" if facts["set"] else "would take"
+    return [
+        f"With recompute: true a training thread's arena {verb} {again:,} bytes in place of "
+        f"{without:,}, for {facts['multiply_adds']:,} more multiply-adds a sample."
+    ]
 
 
 def _inputs(inputs: list[dict[str, Any]]) -> str:

@@ -159,6 +159,8 @@ class Plan:
     """How the network was read where it leaves a choice."""
     states: Mapping[str, Value] = field(default_factory=dict)
     """What is kept of a sample from one call to the next (`plan/continuing.py`)."""
+    recompute: bool = False
+    """Whether training keeps only some values for backward and computes the others again."""
 
     @property
     def input(self) -> Input:

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Lifetime", "place"]
+__all__ = ["Lifetime", "Region", "place"]
 
 ALIGNMENT = 16
 """Floats in a cache line; every value of the native engine begins on one."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A buffer before it has a place: columns `column` … of the region `base`."""
+
+    axis: int
+    width: int
+    stride: int
+    floats: int
+    base: int
+    column: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,17 @@ book-keeping.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from undivided.plan.plan import Operation, Plan, Ragged
 from undivided.plan.primitives import PRIMITIVES, attention
 from undivided.plan.schedule import load
-from undivided.plan.schedule.arena import Lifetime, place
+from undivided.plan.schedule.arena import Lifetime, Region, place
 from undivided.plan.schedule.graph import Graph
 from undivided.plan.schedule.losses import loss_fields
 from undivided.plan.schedule.program import Axis, Buffer, Instruction, Program
+from undivided.plan.schedule.recompute import recompute
 from undivided.plan.schedule.rewrites import padded
 from undivided.plan.schedule.storage import Storage
 
@@ -34,18 +35,6 @@ OVERREAD = 64
 """Floats behind the arena that whole-vector reads may touch."""
 
 EMITTERS = {**PRIMITIVES, "load": load}
-
-
-@dataclass(frozen=True)
-class _Region:
-    """A buffer before it has a place: columns `column` … of the region `base`."""
-
-    axis: int
-    width: int
-    stride: int
-    floats: int
-    base: int
-    column: int = 0
 
 
 def compile_program(
@@ -103,7 +92,7 @@ class Compiler:
         self.group = MOST_GROUP if purpose == "continue" and new_rows == 1 else group_size(graph)
         self.axes: list[Axis] = []
         self.axis_index: dict[int | Ragged, int] = {}
-        self.regions: list[_Region] = []
+        self.regions: list[Region] = []
         self.value_buffers: dict[str, int] = {}
         self.gradient_buffers: dict[str, int] = {}
         self.before_buffers: dict[str, int] = {}
@@ -157,7 +146,7 @@ class Compiler:
         return sum(entry.vocabulary is None for entry in before)
 
     def region(self, axis: int, width: int, stride: int, floats: int) -> int:
-        self.regions.append(_Region(axis, width, stride, floats, base=len(self.regions)))
+        self.regions.append(Region(axis, width, stride, floats, base=len(self.regions)))
         return len(self.regions) - 1
 
     def _for_value(self, name: str, table: dict[str, int]) -> int:
@@ -169,7 +158,7 @@ class Compiler:
             wide, column = self.graph.parts[name]
             base = self._for_value(wide, table)
             self.regions.append(
-                _Region(axis, width, self.regions[base].stride, 0, self.regions[base].base, column)
+                Region(axis, width, self.regions[base].stride, 0, self.regions[base].base, column)
             )
             table[name] = len(self.regions) - 1
         else:
@@ -209,6 +198,7 @@ class Compiler:
     def emit(self, op: Operation | None, kind: str, **values: object) -> Instruction:
         instruction = Instruction(kind, **values)  # type: ignore[arg-type]
         instruction.layer = op.layer if op else ""
+        instruction.operation = op.output if op else ""
         self.instructions.append(instruction)
         return instruction
 
@@ -237,12 +227,16 @@ class Compiler:
                     attention.begin(self, op)
             elif self.purpose != "continue" or op.output in self.graph.new_rows:
                 EMITTERS[op.kind].forward(self, op)
+        forward = len(self.instructions)
         self._finish_forward()
         if self.backwards:
             for op in reversed(self.graph.operations):
                 if op.output in self.learned and op.output in self.reached:
                     EMITTERS[op.kind].backward(self, op)
         buffers, size = self._placed()
+        recomputed: frozenset[str] = frozenset()
+        if self.backwards and self.plan.recompute:
+            buffers, size, recomputed = self._recomputing(forward, buffers, size)
         # Folds read the second weight transposed; backward those that gradients pass through.
         turned = self.transposed | {fold.right for fold in self.storage.folds}
         blocks = tuple(
@@ -262,7 +256,22 @@ class Compiler:
             self.storage.derived_floats,
             self.storage.constants,
             tuple(self.patterns),
+            recomputed,
         )
+
+    def _recomputing(
+        self, forward: int, buffers: tuple[Buffer, ...], size: int
+    ) -> tuple[tuple[Buffer, ...], int, frozenset[str]]:
+        """The program that keeps less for backward, where its arena is smaller for it."""
+        positions = {op.output: i for i, op in enumerate(self.graph.operations)}
+        kept = self.instructions, self.regions
+        less = recompute(*kept, forward, positions)
+        self.instructions, self.regions = less.instructions, less.regions
+        placed, smaller = self._placed()
+        if smaller < size:
+            return placed, smaller, less.operations
+        self.instructions, self.regions = kept
+        return buffers, size, frozenset()
 
     def _finish_forward(self) -> None:
         output = self.graph.output

@@ -13,7 +13,7 @@ import numpy as np
 
 from undivided.plan.schedule.storage import Block, Fold
 
-__all__ = ["Axis", "Buffer", "Instruction", "Program"]
+__all__ = ["BUFFER_FIELDS", "Axis", "Buffer", "Instruction", "Program"]
 
 
 @dataclass(frozen=True)
@@ -91,21 +91,23 @@ class Instruction:
     rate: float = 0.0
     softcap: float = 0.0
     layer: str = field(default="", repr=False)
+    operation: str = field(default="", repr=False)
+    """The output of the operation that it belongs to."""
 
     def buffers(self) -> list[int]:
         """The buffers that this instruction touches."""
-        return [getattr(self, name) for name in _BUFFER_FIELDS if getattr(self, name) >= 0]
+        return [getattr(self, name) for name in BUFFER_FIELDS if getattr(self, name) >= 0]
 
     def __str__(self) -> str:
         parts = [f"{self.kind}{'′' if self.backward else ''}"]
-        for each in fields(self)[2:-1]:
+        for each in fields(self)[2:-2]:
             value = getattr(self, each.name)
             if value != each.default:
                 parts.append(f"{each.name}={value}")
         return " ".join(parts)
 
 
-_BUFFER_FIELDS = (
+BUFFER_FIELDS = (
     "x", "y", "z", "v", "dx", "dy", "dz", "dv", "mask", "before", "probabilities",
     "biases", "d_biases", "scratch",
 )  # fmt: skip
@@ -128,3 +130,5 @@ class Program:
     constants: Mapping[int, np.ndarray]
     patterns: tuple[Any, ...]
     """Masks in blocks: what `undivided.masks` makes of them."""
+    recomputed: frozenset[str] = frozenset()
+    """The operations that run again on the way back, by their outputs."""
