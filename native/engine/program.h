@@ -87,6 +87,7 @@ struct Fold {
   X(rescale)       /* y = x·scale + offset */                                                 \
   X(unfold)        /* y = patches of x */                                                     \
   X(cross_entropy) /* loss += −Σ t·log softmax(x), dx = (softmax(x)·Σt − t)/batch */          \
+  X(vocabulary)    /* linear and cross_entropy, `down` rows at a time, with all gradients */  \
   X(binary_cross_entropy) /* loss += mean of −t·log σ(x) − (1−t)·log(1 − σ(x)) */             \
   X(deviation)     /* loss += mean of f(x − t) */                                             \
   X(seed)          /* dx = the gradient that the caller gives for the output */               \
@@ -131,7 +132,8 @@ struct Fold {
   X(scratch)                                                                                  \
   X(weight) X(bias) X(table) X(gain) X(shift)         /* blocks */                            \
   X(heads)                                                                                    \
-  X(height) X(across_image) X(depth) X(down) X(across) /* a picture, and a patch of it */     \
+  X(height) X(across_image) X(depth) X(down) X(across) /* a picture, and a patch of it; of a */ \
+                         /* vocabulary depth is its size, down the rows at a time */          \
   X(slot)                /* which input a load reads, which output array a store writes; which */ \
                          /* dropout this is; which attention's keys and values are kept */    \
   X(axis)                /* recall: the axis of its keys */

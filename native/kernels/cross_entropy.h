@@ -9,15 +9,18 @@
 
 namespace undivided::UNDIVIDED_SET {
 
-// exp(x − top) into dx where there is one, and their sum; *highest becomes top.
-UNDIVIDED_INLINE float exponentials(const LossRow& row, float* highest) {
+UNDIVIDED_INLINE float top_of(const LossRow& row) {
   Vector top = fill(-kInfinity);
   for (int64_t i = 0; i < padded(row.width); i += kLanes)
     top = larger(lanes_below(row.width - i) ? load(row.x + i) : fill(-kInfinity), top);
-  *highest = largest(top);
+  return largest(top);
+}
+
+// exp(x − top) into dx where there is one, and their sum.
+UNDIVIDED_INLINE float exponentials(const LossRow& row, float highest) {
   Vector total{};
   for (int64_t i = 0; i < padded(row.width); i += kLanes) {
-    Vector e = exponential(load(row.x + i) - *highest);
+    Vector e = exponential(load(row.x + i) - highest);
     e = lanes_below(row.width - i) ? e : Vector{};
     total += e;
     if (row.dx) store(row.dx + i, e);
@@ -25,15 +28,18 @@ UNDIVIDED_INLINE float exponentials(const LossRow& row, float* highest) {
   return sum(total);
 }
 
-// Against a class: the loss, and the gradient in place of the exponentials.
+// Against a class: the loss, and the gradient in place of the exponentials. The gradient may take
+// the place of the scores.
 UNDIVIDED_INLINE double against_class(const LossRow& row, int64_t target, float smoothing) {
-  float highest, whole = exponentials(row, &highest);
-  float log_sum = __builtin_logf(whole);
-  double loss = (double)(log_sum + (highest - row.x[target]));
-  if (smoothing != 0.0f) {
-    Vector behind{};  // Σ (top − x): what every class is behind the best
+  float highest = top_of(row), own = row.x[target];
+  Vector behind{};  // Σ (top − x): what every class is behind the best
+  if (smoothing != 0.0f)
     for (int64_t i = 0; i < padded(row.width); i += kLanes)
       behind += lanes_below(row.width - i) ? highest - load(row.x + i) : Vector{};
+  float whole = exponentials(row, highest);
+  float log_sum = __builtin_logf(whole);
+  double loss = (double)(log_sum + (highest - own));
+  if (smoothing != 0.0f) {
     double even = (double)log_sum + (double)sum(behind) / (double)row.width;
     loss = (1.0 - (double)smoothing) * loss + (double)smoothing * even;
   }
@@ -54,7 +60,7 @@ UNDIVIDED_INLINE double against_class(const LossRow& row, int64_t target, float 
 
 UNDIVIDED_INLINE double against_distribution(const LossRow& row, const Targets& targets,
                                              float smoothing) {
-  float highest, whole = exponentials(row, &highest);
+  float highest = top_of(row), whole = exponentials(row, highest);
   float log_sum = __builtin_logf(whole), each = smoothing / (float)row.width;
   Vector losses{}, given{};
   for (int64_t i = 0; i < padded(row.width); i += kLanes) {

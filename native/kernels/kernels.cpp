@@ -20,6 +20,7 @@
 #include "tokens.h"
 #include "rotary.h"
 #include "update.h"
+#include "vocabulary.h"
 
 #define UNDIVIDED_TEXT(x) #x
 #define UNDIVIDED_NAME(x) UNDIVIDED_TEXT(x)
@@ -55,6 +56,7 @@ void forward(const Work& work, const Instruction& op) {
     case Kind::last: return last_forward(work, op);
     case Kind::keep: return keep_forward(work, op);
     case Kind::recall: return recall_forward(work, op);
+    case Kind::vocabulary: return vocabulary(work, op);
     case Kind::embed: return embed_forward(work, op);
     case Kind::rotary: return rotary_forward(work, op);
     case Kind::store: return store_rows(work, op);

@@ -11,9 +11,21 @@
 
 namespace undivided::UNDIVIDED_SET {
 
+// The weight as a product from the left reads it, [in, out].
+struct LinearWeight {
+  const float* rows;
+  int64_t depth, columns;
+};
+
+UNDIVIDED_INLINE LinearWeight linear_weight(const Work& work, const Instruction& op) {
+  const Block& weight = block_of(work, op.weight);
+  if (op.turned)
+    return {work.derived + weight.transposed, weight.width, weight.transposed_stride};
+  return {parameters_of(work, op.weight), weight.rows, weight.stride};
+}
+
 UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
   const Buffer &x = buffer_of(work, op.x), &y = buffer_of(work, op.y);
-  const Block& weight = block_of(work, op.weight);
   Product<float> p{};
   p.ldc = y.stride;
   p.relu = op.function == Function::relu;
@@ -22,13 +34,7 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
   int64_t result = op.before >= 0 ? op.before : op.y;
   if (op.bias >= 0) p.bias = parameters_of(work, op.bias);
   if (op.table >= 0) p.table_stride = block_of(work, op.table).stride;
-  const float* right = parameters_of(work, op.weight);
-  int64_t columns = weight.stride, depth = weight.rows;
-  if (op.turned) {
-    right = work.derived + weight.transposed;
-    columns = weight.transposed_stride;
-    depth = weight.width;
-  }
+  const LinearWeight weight = linear_weight(work, op);
   // A table starts anew with every sample; without one all rows of the group are one product.
   bool placed = op.table >= 0;
   int64_t pieces = placed ? work.count : 1;
@@ -38,8 +44,8 @@ UNDIVIDED_INLINE void linear_forward(const Work& work, const Instruction& op) {
     if (placed)
       p.table = parameters_of(work, op.table) + position_of(work, y.axis, piece) * p.table_stride;
     p.c = row_of(work, result, first);
-    product<false>(p, last - first, columns, row_of(work, op.x, first), x.stride, right, columns,
-                   depth);
+    product<false>(p, last - first, weight.columns, row_of(work, op.x, first), x.stride,
+                   weight.rows, weight.columns, weight.depth);
   }
   if (op.function == Function::none || p.relu) return;
   int64_t rows = rows_of(work, y.axis);
@@ -61,29 +67,79 @@ UNDIVIDED_INLINE void add_column_sums(const float* from, int64_t stride, int64_t
   }
 }
 
-UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
-  const Buffer &x = buffer_of(work, op.x), &dy = buffer_of(work, op.dy);
+// Rows of a linear layer on their way back.
+struct LinearRows {
+  int64_t count;
+  const float* x;
+  int64_t x_stride;
+  const float* dz;
+  int64_t dz_stride;
+  float* dx;  // null where nothing above learns
+  int64_t dx_stride;
+  const float* mask;
+  int64_t mask_stride;
+};
+
+// dW += xᵀ·dz    db += Σ dz    dx = dz·Wᵀ
+UNDIVIDED_INLINE void linear_rows_backward(const Work& work, const Instruction& op,
+                                           const LinearRows& rows) {
   const Block& weight = block_of(work, op.weight);
+  Product<float> weights{};
+  weights.c = gradients_of(work, op.weight);
+  weights.ldc = weight.stride;
+  weights.accumulate = true;
+  if (op.turned)  // dW += dzᵀ·x
+    product<true>(weights, weight.rows, weight.stride, rows.dz, rows.dz_stride, rows.x,
+                  rows.x_stride, rows.count);
+  else
+    product<true>(weights, weight.rows, weight.stride, rows.x, rows.x_stride, rows.dz,
+                  rows.dz_stride, rows.count);
+  if (op.bias >= 0)
+    add_column_sums(rows.dz, rows.dz_stride, rows.count, block_of(work, op.bias).stride,
+                    gradients_of(work, op.bias));
+  if (!rows.dx) return;
+  Product<float> inputs{};
+  inputs.c = rows.dx;
+  inputs.ldc = rows.dx_stride;
+  inputs.accumulate = op.accumulate_x;
+  inputs.mask = rows.mask;
+  inputs.mask_stride = rows.mask_stride;
+  if (op.turned)  // dx = dz·W
+    product<false>(inputs, rows.count, weight.stride, rows.dz, rows.dz_stride,
+                   parameters_of(work, op.weight), weight.stride, weight.rows);
+  else
+    product<false>(inputs, rows.count, weight.transposed_stride, rows.dz, rows.dz_stride,
+                   work.derived + weight.transposed, weight.transposed_stride, weight.width);
+}
+
+// The rows of a group from `first` on, as an instruction's buffers x, dx and mask hold them.
+UNDIVIDED_INLINE LinearRows linear_rows(const Work& work, const Instruction& op, int64_t first,
+                                        int64_t count, const float* dz, int64_t dz_stride) {
+  LinearRows rows{};
+  rows.count = count;
+  rows.x = row_of(work, op.x, first);
+  rows.x_stride = buffer_of(work, op.x).stride;
+  rows.dz = dz;
+  rows.dz_stride = dz_stride;
+  if (op.dx >= 0) {
+    rows.dx = row_of(work, op.dx, first);
+    rows.dx_stride = buffer_of(work, op.dx).stride;
+  }
+  if (op.dx >= 0 && op.mask >= 0) {
+    rows.mask = row_of(work, op.mask, first);
+    rows.mask_stride = buffer_of(work, op.mask).stride;
+  }
+  return rows;
+}
+
+UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
+  const Buffer& dy = buffer_of(work, op.dy);
   int64_t rows = rows_of(work, dy.axis);
   float* dz = values_of(work, op.dy);
   if (op.function != Function::none) {
     const float* z = values_of(work, keeps_result(op.function) ? op.y : op.before);
     activation_gradient(op.function, z, dz, dz, rows * dy.stride, false);
   }
-
-  Product<float> weights{};
-  weights.c = gradients_of(work, op.weight);
-  weights.ldc = weight.stride;
-  weights.accumulate = true;
-  if (op.turned)  // dW += dzᵀ·x
-    product<true>(weights, weight.rows, weight.stride, dz, dy.stride, values_of(work, op.x),
-                  x.stride, rows);
-  else
-    product<true>(weights, weight.rows, weight.stride, values_of(work, op.x), x.stride, dz,
-                  dy.stride, rows);
-  if (op.bias >= 0)
-    add_column_sums(dz, dy.stride, rows, block_of(work, op.bias).stride,
-                    gradients_of(work, op.bias));
   if (op.table >= 0) {
     float* table = gradients_of(work, op.table);
     for (int64_t s = 0; s < work.count; ++s) {
@@ -93,24 +149,7 @@ UNDIVIDED_INLINE void linear_backward(const Work& work, const Instruction& op) {
         store(table + i, load(table + i) + load(from + i));
     }
   }
-
-  if (op.dx >= 0) {
-    const Buffer& dx = buffer_of(work, op.dx);
-    Product<float> inputs{};
-    inputs.c = values_of(work, op.dx);
-    inputs.ldc = dx.stride;
-    inputs.accumulate = op.accumulate_x;
-    if (op.mask >= 0) {
-      inputs.mask = values_of(work, op.mask);
-      inputs.mask_stride = buffer_of(work, op.mask).stride;
-    }
-    if (op.turned)  // dx = dz·W
-      product<false>(inputs, rows, weight.stride, dz, dy.stride, parameters_of(work, op.weight),
-                     weight.stride, weight.rows);
-    else
-      product<false>(inputs, rows, weight.transposed_stride, dz, dy.stride,
-                     work.derived + weight.transposed, weight.transposed_stride, weight.width);
-  }
+  linear_rows_backward(work, op, linear_rows(work, op, 0, rows, dz, dy.stride));
 }
 
 }  // namespace undivided::UNDIVIDED_SET

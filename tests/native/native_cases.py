@@ -7,7 +7,7 @@ primitive and option on every instruction set that the machine has.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
@@ -639,6 +639,39 @@ def _losses() -> Iterator[Case]:
     yield Case("cross_entropy", "of samples, weighted", "17", samples, 33, weighted=True)
 
 
+def _vocabulary() -> Iterator[Case]:
+    """Last layers so wide that they go with their loss, a chunk of rows at a time."""
+    wide = 2051
+    lengths = (3, 1, 150, 2, 65)
+    smoothed = SparseCategoricalCrossentropy(label_smoothing=0.1)
+    for bias in (True, False):
+        option = "bias" if bias else "no bias"
+        tokens = Network(input=(150, 5), layers=(Dense(wide, bias=bias),))
+        yield Case("vocabulary", option, f"150×{wide}", tokens, 2)
+        tied = Embedding(wide, 6), Dense(7, activation="gelu"), Dense(6)
+        tied += (Dense(wide, bias=bias, tied_to="embedding_1"),)
+        shared = Network(input=(9,), layers=tied)
+        yield Case("vocabulary", f"tied, {option}", f"9×{wide}", shared, 9)
+    for activation in ("relu", "gelu"):
+        layers = Dense(6, activation=activation), Dense(wide)
+        net = Network(input=(20, 5), layers=layers, loss=smoothed)
+        yield Case("vocabulary", f"smoothed, after {activation}", f"20×{wide}", net, 5)
+        ragged = Network(input=(None, 5), layers=layers)
+        yield Case("vocabulary", f"ragged, after {activation}", str(wide), ragged, lengths=lengths)
+        yield Case(
+            "vocabulary",
+            f"ragged, weighted, after {activation}",
+            str(wide),
+            replace(ragged, loss=smoothed),
+            lengths=lengths,
+            weighted=True,
+        )
+    samples = Network(input=(6,), layers=(Dense(5), Output(wide)))
+    yield Case("vocabulary", "of samples, weighted", f"33×{wide}", samples, 33, weighted=True)
+    straight = Network(input=(6,), layers=(Output(wide),), loss=smoothed)
+    yield Case("vocabulary", "nothing before it", f"33×{wide}", straight, 33)
+
+
 def _input() -> Iterator[Case]:
     layers = Rescaling(1 / 128, -1.0), Dense(6, activation="gelu"), Dense(9)
     for as_bytes in (False, True):
@@ -732,6 +765,7 @@ CASES: tuple[Case, ...] = tuple(
         _unfold,
         _cross_entropy,
         _losses,
+        _vocabulary,
         _input,
         _ragged,
         _whole,

@@ -45,7 +45,7 @@ def pair(plan: Plan, threads: int = 1) -> list[NativeEngine]:
 
 
 def results(engine: NativeEngine, batch: Any) -> list[np.ndarray]:
-    """Whatever needs a way back, with dropout's coins and without, and what training makes of it."""
+    """Whatever needs a way back, with and without dropout's coins, and what training makes."""
     found = [
         engine.loss_and_gradients(batch.x, batch.y),
         engine.loss_and_gradients(batch.x, batch.y, step=3),

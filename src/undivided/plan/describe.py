@@ -10,6 +10,7 @@ from undivided.description import Description, arguments_of
 from undivided.layers.base import Repeat
 from undivided.network import Network
 from undivided.plan.costs import (
+    FLOAT,
     NOTHING,
     memory_of,
     operation_costs,
@@ -17,9 +18,9 @@ from undivided.plan.costs import (
     scheduled_costs,
 )
 from undivided.plan.plan import Plan, Ragged, show_shape, size_of
-from undivided.plan.schedule import schedule
+from undivided.plan.schedule import Schedule, schedule
 from undivided.plan.schedule.graph import graph_of
-from undivided.plan.schedule.rewrites import PASSES
+from undivided.plan.schedule.rewrites import PASSES, padded
 
 __all__ = ["describe", "describe_json", "graph"]
 
@@ -75,6 +76,7 @@ def describe_json(network: Network, length: int = LENGTH) -> dict[str, Any]:
             "rewrites": _rewrites_used(plan),
             "samples_in_a_group": made.program("train").group,
             "samples_in_a_slice": made.slice_samples(batch),
+            "vocabulary": _vocabulary_json(made),
         },
     }
 
@@ -118,7 +120,7 @@ def describe(network: Network, length: int = LENGTH) -> str:
         f"{facts['schedule']['samples_in_a_slice']}.",
     ]
     lines += [f"  {name}: {idea}" for name, idea in facts["schedule"]["rewrites"].items()]
-    lines += _recomputation(facts["recompute"])
+    lines += _recomputation(facts["recompute"]) + _vocabulary(facts["schedule"]["vocabulary"])
     if facts["notes"]:
         lines += ["", "As it was read:", *(f"  {note}." for note in facts["notes"])]
     if facts["ragged_length"]:
@@ -135,6 +137,33 @@ def _recomputation(facts: dict[str, Any]) -> list[str]:
     return [
         f"With recompute: true a training thread's arena {verb} {again:,} bytes in place of "
         f"{without:,}, for {facts['multiply_adds']:,} more multiply-adds a sample."
+    ]
+
+
+def _vocabulary_json(made: Schedule) -> dict[str, int] | None:
+    """The last layer's scores where they go with their loss, a few rows at a time."""
+    program = made.program("train")
+    for instruction in program.instructions:
+        if instruction.kind == "vocabulary":
+            axis = program.buffers[instruction.x].axis
+            a_row = FLOAT * padded(instruction.depth)
+            return {
+                "scores": instruction.depth,
+                "rows_at_a_time": instruction.down,
+                "bytes": instruction.down * a_row,
+                "bytes_as_a_whole": 2 * program.axes[axis].most * program.group * a_row,
+            }
+    return None
+
+
+def _vocabulary(facts: dict[str, int] | None) -> list[str]:
+    if facts is None:
+        return []
+    return [
+        f"The last layer's {facts['scores']:,} scores of a row go with their loss, "
+        f"{facts['rows_at_a_time']} rows at a time: {facts['bytes']:,} bytes of a training "
+        f"thread's arena, where all scores and their gradients would be "
+        f"{facts['bytes_as_a_whole']:,}."
     ]
 
 

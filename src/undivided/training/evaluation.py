@@ -73,25 +73,30 @@ def evaluate(
             check()
         output = engine.predict(x[rows])
         wanted = targets.take(np.arange(len(x))[rows])
-        flat = _rows(output, engine.plan.output.width)
-        met = wanted.values if wanted.values.ndim == 1 else wanted.values.astype(np.float64)
+        width = engine.plan.output.width
+        flat = _rows(output, width)
         weights = np.ones(len(flat)) if wanted.weights is None else wanted.weights
-        weights = weights.astype(np.float64)
-        each = LOSSES[loss.primitive].forward(flat, met, **loss.attributes())
-        losses += float((each * weights).sum())
-        sums = [
-            known + metric.sums(loss.targets, flat, met, weights)
-            for known, metric in zip(sums, metrics, strict=True)
-        ]
+        at_once = max(1, _VALUES_AT_ONCE // width)
+        for start in range(0, len(flat), at_once):  # in float64, which a vocabulary's scores feel
+            piece = slice(start, start + at_once)
+            scores, met, weight = flat[piece], wanted.values[piece], weights[piece]
+            scores, weight = scores.astype(np.float64), weight.astype(np.float64)
+            met = met if met.ndim == 1 else met.astype(np.float64)
+            each = LOSSES[loss.primitive].forward(scores, met, **loss.attributes())
+            losses += float((each * weight).sum())
+            sums = [
+                known + metric.sums(loss.targets, scores, met, weight)
+                for known, metric in zip(sums, metrics, strict=True)
+            ]
     found = {m.label: m.value(s) for m, s in zip(metrics, sums, strict=True)}
     return Evaluation(losses / targets.weight_of(), found.get("accuracy"), found)
 
 
 def _rows(output: Results, width: int) -> np.ndarray:
-    """The rows of all samples end to end, in float64."""
+    """The rows of all samples end to end."""
     if isinstance(output, np.ndarray):
-        return output.reshape(-1, width).astype(np.float64)
-    return np.concatenate([each.reshape(-1, width) for each in output]).astype(np.float64)
+        return output.reshape(-1, width)
+    return np.concatenate([each.reshape(-1, width) for each in output])
 
 
 def probabilities(logits: np.ndarray, link: str = "softmax") -> np.ndarray:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from undivided.plan.builder import Builder
     from undivided.plan.schedule.compile import Compiler
 
-__all__ = ["backward", "forward", "lower", "multiply_adds"]
+__all__ = ["backward", "forward", "gradients", "lower", "multiply_adds"]
 
 STRIDED = True
 BY_ROW = True
@@ -88,32 +88,39 @@ def backward(compiler: Compiler, op: Operation) -> None:
     function = op.attributes.get("function", "none")
     if op.output in compiler.masked:
         function = "none"
-    source = op.inputs[0]
     table = compiler.block(op, "table")
     if table >= 0 and not compiler.storage.blocks[table].trained:
         table = -1
-    mask = compiler.mask(op, source)
-    dx, accumulate = compiler.into(source)
-    weight = compiler.block(op, "weight")
-    if dx >= 0:
-        compiler.transposed.add(weight)
     compiler.emit(
         op,
         "linear",
         backward=1,
-        x=compiler.value(source),
+        **gradients(compiler, op),
         y=compiler.value(op.output) if function in KEEP_RESULT else -1,
         before=compiler.before(op.output) if _keeps(function) else -1,
-        dx=dx,
         dy=compiler.gradient(op.output),
-        accumulate_x=accumulate,
-        mask=mask,
-        weight=weight,
-        bias=compiler.block(op, "bias"),
         table=table,
         function=function,
-        turned=int(op.attributes.get("turned", False)),
     )
+
+
+def gradients(compiler: Compiler, op: Operation) -> dict[str, int]:
+    """What the gradients of the input, the weight and the bias are made of."""
+    source, turned = op.inputs[0], op.attributes.get("turned", False)
+    mask = compiler.mask(op, source)
+    dx, accumulate = compiler.into(source)
+    weight = compiler.block(op, "weight")
+    if dx >= 0 or turned:
+        compiler.transposed.add(weight)
+    return {
+        "x": compiler.value(source),
+        "dx": dx,
+        "accumulate_x": accumulate,
+        "mask": mask,
+        "weight": weight,
+        "bias": compiler.block(op, "bias"),
+        "turned": int(turned),
+    }
 
 
 def _keeps(function: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from undivided.plan.plan import Operation, Plan, Ragged
 from undivided.plan.primitives import PRIMITIVES, attention
-from undivided.plan.schedule import load
+from undivided.plan.schedule import load, vocabulary
 from undivided.plan.schedule.arena import Lifetime, Region, place
 from undivided.plan.schedule.graph import Graph
 from undivided.plan.schedule.losses import loss_fields
@@ -221,14 +221,20 @@ class Compiler:
 
     def program(self) -> Program:
         self.axis(1)
+        last = vocabulary.in_chunks(self)
         for op in self.graph.operations:
+            if op is last:  # goes with its loss
+                continue
             if self.purpose == "begin" and op.output in self.graph.new_rows:
                 if op.kind == "attention":
                     attention.begin(self, op)
             elif self.purpose != "continue" or op.output in self.graph.new_rows:
                 EMITTERS[op.kind].forward(self, op)
         forward = len(self.instructions)
-        self._finish_forward()
+        if last is None:
+            self._finish_forward()
+        else:
+            vocabulary.emit(self, last)
         if self.backwards:
             for op in reversed(self.graph.operations):
                 if op.output in self.learned and op.output in self.reached:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -221,7 +222,7 @@ class _Repeating:
 
     def _moved(self, instruction: Instruction, fresh: Mapping[int, int]) -> Instruction:
         """The instruction in fresh regions where there are some."""
-        changed = {
+        changed: dict[str, Any] = {
             name: fresh[getattr(instruction, name)]
             for name in BUFFER_FIELDS
             if getattr(instruction, name) in fresh
