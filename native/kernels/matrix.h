@@ -91,6 +91,7 @@ struct Product {
   int64_t mask_stride;
   bool relu;             // negative results become 0
   bool careful;          // a factor of 0 takes nothing, not even from NaN and infinity
+  bool fetched;          // a tile of c is on its way from memory while its sums are made
 };
 
 // What is added comes after the products: in front, it would take its rounding into every sum.
@@ -141,6 +142,13 @@ template <int R, int V, bool Turned, class T>
 __attribute__((noinline)) void tile(const Product<T>& p, int64_t row, int64_t column, const T* a,
                                     int64_t lda, const T* b, int64_t ldb, int64_t depth) {
   VectorOf<T> acc[R][V] = {};
+  if (p.fetched) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v)
+        __builtin_prefetch(p.c + (row + r) * p.ldc + column + v * lanes_of<T>, 1);
+  }
   multiply<R, V, Turned>(acc, a + row * (Turned ? 1 : lda), lda, b + column, ldb, depth);
   finish<R, V>(acc, p, row, column);
 }
@@ -175,11 +183,15 @@ UNDIVIDED_INLINE void panel(const Product<T>& p, int64_t rows, int64_t column, c
 // Long sums are cut into stretches, each a chain of its own, or rounding would grow with length.
 constexpr int64_t kStretch = 256;
 
+// Results of so many numbers lie beyond a core's own cache when they are added to.
+constexpr int64_t kFarResult = 1 << 18;
+
 // C[rows × columns] from A (rows × depth, or Turned: depth × rows) and B[depth × columns].
 // Columns are a multiple of kPad.
 template <bool Turned, class T>
 UNDIVIDED_INLINE void product(Product<T> p, int64_t rows, int64_t columns, const T* a,
                               int64_t lda, const T* b, int64_t ldb, int64_t depth) {
+  p.fetched = p.accumulate && rows * columns >= kFarResult;
   auto stretch = [&](const Product<T>& part, int64_t first, int64_t length) {
     const T* left = a + first * (Turned ? lda : 1);
     const T* right = b + first * ldb;

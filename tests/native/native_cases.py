@@ -123,6 +123,9 @@ def _linear() -> Iterator[Case]:
             layers = Dense(19, activation=function), Dense(24)
             option = f"tokens, {function or 'plain'}"
             yield Case("linear", option, f"{length}×5", pooled((length, 5), *layers), next(counts))
+    wide = Dense(700, activation="gelu"), Dense(800), Dense(3)
+    for rows in (40, 300):  # in groups of 6 samples, and of one
+        yield Case("linear", "wide", f"{rows}×700 → 800", pooled((rows, 5), *wide), 9)
     for function in (None, "relu", "gelu"):
         stack = (Dense(17, activation=function), Dense(9, activation=function), Dense(3))
         yield Case("linear", f"three, {function or 'plain'}", "6", network((6,), *stack), 33)

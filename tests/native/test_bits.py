@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import small_models
-from agreement import start_values
+from agreement import batch_for, fill, start_values
+from native_cases import CASES
 from small_models import NETWORKS, OF_IDS, OPTIMIZERS, STEPS, engine_for, samples_for, trained
 
 from undivided.engines.engine import Packed
+from undivided.engines.native import NativeEngine
+from undivided.plan.schedule import schedule
 
 THREADS = (1, 2, 3, 4, 7)
 
@@ -70,6 +73,28 @@ def test_everything_else_on_any_number_of_threads(name: str) -> None:
                 expected[count] = found
             assert expected is not None
             same_bits(found, expected[count])
+
+
+def test_wide_layers_on_any_number_of_threads() -> None:
+    """Whose groups are larger in training, and whose gradients lie beyond a core's own cache."""
+    (case, *_) = (case for case in CASES if case.option == "wide")
+    plan = case.network.plan()
+    groups = [schedule(plan).program(purpose).group for purpose in ("predict", "train")]
+    assert groups == [1, 6]
+    expected = None
+    for threads in THREADS:
+        engine = NativeEngine(plan, threads)
+        fill(engine, start_values(plan))
+        found = []
+        for count in (1, 5, 30):
+            batch = batch_for(plan, count)
+            found += alike(engine.loss_and_gradients(batch.x, batch.y))
+            found += alike(engine.pull_back(batch.x, batch.dy))
+            if count > 1:  # what a sample's own gradient is does not depend on the others
+                dx = engine.pull_back(batch.x, batch.dy)[0]
+                same_bits([engine.pull_back(batch.x[:1], batch.dy[:1])[0]], [dx[:1]])
+        expected = expected or found
+        same_bits(found, expected)
 
 
 @pytest.mark.parametrize("chunks", [(1, 7, 12), (1,) * STEPS, (19, 1)], ids=str)

@@ -31,6 +31,8 @@ keeps of what does not depend on its tokens. continue: outputs for new tokens.""
 
 GROUP_ROWS = 64
 MOST_GROUP = 16
+WIDE_WEIGHT, WIDE_ROWS = 1 << 19, 256
+"""Weights from so many numbers on are worth a larger group."""
 OVERREAD = 64
 """Floats behind the arena that whole-vector reads may touch."""
 
@@ -50,7 +52,7 @@ def compile_program(
     return Compiler(plan, graph, storage, purpose, longest, new_rows).program()
 
 
-def group_size(graph: Graph) -> int:
+def group_size(graph: Graph, rows_at_once: int = GROUP_ROWS) -> int:
     """How many samples go through the program together, so that their rows fill the tiles.
 
     Samples that bring their own lengths go one by one: what a length seen later changed would
@@ -61,8 +63,15 @@ def group_size(graph: Graph) -> int:
         for op in graph.operations
         if op.output not in graph.inputs or op.kind == "load"
     ]
-    most = max(GROUP_ROWS if isinstance(r, Ragged) else r for r in rows)
-    return max(1, min(MOST_GROUP, GROUP_ROWS // max(most, 1)))
+    most = max(rows_at_once if isinstance(r, Ragged) else r for r in rows)
+    return max(1, min(MOST_GROUP, rows_at_once // max(most, 1)))
+
+
+def _rows_to_learn_from(storage: Storage) -> int:
+    """How many rows go together in training: more where weights are large, which are read for
+    every group, and whose gradients are read and written."""
+    largest = max((b.rows * b.stride for b in storage.blocks if b.gradient >= 0), default=0)
+    return WIDE_ROWS if largest >= WIDE_WEIGHT else GROUP_ROWS
 
 
 def _rows(graph: Graph, name: str) -> int | Ragged:
@@ -88,8 +97,11 @@ class Compiler:
         self.plan, self.graph, self.storage = plan, graph, storage
         self.purpose, self.longest = purpose, longest
         self.new_rows = longest if new_rows is None else new_rows
+        self.backwards = purpose in ("train", "pull_back")
+        rows = _rows_to_learn_from(storage) if self.backwards else GROUP_ROWS
         # Nothing is summed over samples there: single tokens fill the tiles together.
-        self.group = MOST_GROUP if purpose == "continue" and new_rows == 1 else group_size(graph)
+        one = purpose == "continue" and new_rows == 1
+        self.group = MOST_GROUP if one else group_size(graph, rows)
         self.axes: list[Axis] = []
         self.axis_index: dict[int | Ragged, int] = {}
         self.regions: list[Region] = []
@@ -103,7 +115,6 @@ class Compiler:
         self.transposed: set[int] = set()
         self.instructions: list[Instruction] = []
         self.patterns: list[Any] = []
-        self.backwards = purpose in ("train", "pull_back")
         self.learned = self._values_with_gradients()
 
     def _values_with_gradients(self) -> set[str]:
