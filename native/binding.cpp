@@ -93,7 +93,7 @@ Block read_block(nb::handle b) {
           whole(b, "transposed"), whole(b, "transposed_stride"),
           whole(b, "decays"),     nb::cast<double>(b.attr("rate")),
           whole(b, "trained"),
-          whole(b, "gradient")};
+          whole(b, "gradient"),   whole(b, "listed")};
 }
 // Blocks of a mask: states [across queries][across keys] and words [patterns][64].
 Cells read_cells(nb::handle p) {

@@ -13,6 +13,8 @@ from undivided.plan.describe import describe, describe_json, graph
 from undivided.training.generators import Philox
 from undivided.training.initial import initialize
 
+TABLE = """network Table { input: (20) layers:
+    Embedding(70000, 10) GlobalAveragePooling1D Output(3) }"""
 RECIPES = ["mnist-attention", "mnist-attention-64", "digits-attention"]
 
 
@@ -50,17 +52,18 @@ def test_backward_counts_two_products_for_each_but_the_input_gradient_of_the_fir
     ]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", [*RECIPES, "large table"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_bytes_are_those_that_are_allocated(recipe, threads):
-    network = undivided.recipe(recipe)
+    network = undivided.parse(TABLE) if recipe == "large table" else undivided.recipe(recipe)
     said = describe_json(network)["bytes"]
     plan = network.plan()
     engine = NativeEngine(plan, threads=threads)
     for name, values in initialize(plan, Philox(1)).items():
         engine.parameters[name][...] = values
     batch = network.train.batch_size
-    x = np.zeros((batch, *network.input), np.uint8)
+    ids = plan.input.vocabulary is not None
+    x = np.zeros((batch, *network.input), np.int32 if ids else np.uint8)
     y = np.zeros(batch, np.int32)
     engine.train(x, y, np.arange(batch, dtype=np.uint32), batch, 0, np.full(1, 0.01))
     engine.predict(x)
@@ -70,6 +73,7 @@ def test_bytes_are_those_that_are_allocated(recipe, threads):
     assert inference["arenas"] == said["arena_inference"] * inference["workers"]
     spare = said["gradients_spare"] * threads if threads > 1 else 0
     assert training["gradients"] == said["gradients"] + spare
+    assert training["stretches"] == said["gradients_stretch"] * threads
     assert training["derived"] == said["derived"]
     assert training["folded"] == said["gradients_folded"]
     assert training["parameters"] == said["parameters"]

@@ -42,7 +42,9 @@ struct Buffer {
 // A parameter matrix in the flat parameter array: `rows` of `stride` floats from `offset`, and
 // where its transposed copy lies in the derived array, or -1. A block that is not trained (a
 // constant, or the result of a fold) lies in the derived array itself. `gradient` is its place in
-// a slice's gradients; −1 where it has none, because a fold stands between it and the samples.
+// a slice's gradients; −1 where it has none, because a fold stands between it and the samples, or
+// because it is `listed`, a table so large that slices list the rows that they add to: then that
+// many of its rows are summed and updated together.
 struct Block {
   int64_t offset;
   int64_t rows;
@@ -54,6 +56,7 @@ struct Block {
   double rate;  // what the learning rate is multiplied by; 0 for what is frozen
   int64_t trained;
   int64_t gradient;
+  int64_t listed;
 };
 
 // Two linear layers in a row are one, whose weight is worked out once a step and not for every
@@ -118,7 +121,7 @@ struct Fold {
   X(probabilities)       /* softmax weights, [sample][head][query][key]; of all heads where */ \
                          /* the buffer's width is above 1, else room for one head's; linear */ \
                          /* attention: the sums of weights, [sample][head][query] */          \
-  X(kept)                /* floats kept for each head of a sample there */                    \
+  X(kept)                /* floats kept for each head of a sample there; embed: which list */ \
   X(whole_keys)          /* attention: longer rows go tile by tile */                         \
   X(key_heads)           /* attention: heads of keys and values, 0 for as many as of queries */ \
   X(causal)              /* linear attention: whether nobody sees what comes later */         \
@@ -214,6 +217,14 @@ struct Kept {
   int64_t rows;
 };
 
+// What a slice adds to a table of which it touches few rows: the rows, in order, and which of the
+// table's each belongs to.
+struct List {
+  int64_t count;
+  int32_t* ids;
+  float* rows;
+};
+
 // A group of samples on its way through a program, and everything its kernels may touch.
 struct Work {
   const Program* program;
@@ -221,6 +232,7 @@ struct Work {
   const float* parameters;
   const float* derived;   // transposed copies of the blocks
   float* gradients;       // flat, like parameters; added to
+  List* lists;            // by an embed's `kept`; appended to
   const Samples* samples;
   const Targets* targets;
   const int64_t* members;          // the samples of this group, by index
@@ -256,6 +268,7 @@ struct Update {
   float clip_value;                  // every number of a gradient is kept within ±; or infinite
   float clip_norm;                   // infinite where the norm does not matter
   float factor;                      // of all gradients, after their norm is known
+  int64_t shift;                     // from a place among the parameters to that among gradients
   int64_t epsilon_inside_root;
   float* parameters;
   float* derived;

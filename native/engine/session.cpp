@@ -78,12 +78,22 @@ Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buff
       gradient_floats_(gradient_floats),
       kernels_(kernels) {
   std::memcpy(derived_.at_least(derived_floats), derived, derived_floats * 4);
+  for (const Instruction& op : instructions_)
+    if (op.kind == Kind::embed && op.backward && blocks_[op.table].listed) {
+      if ((int64_t)listings_.size() <= op.kept) listings_.resize(op.kept + 1);
+      listings_[op.kept] = {op.table, axes_[buffers_[op.dy].axis].most};
+    }
   // Updates are dealt out in units of a few thousand floats, made of pieces of whole rows:
   // sixteen at least, for the transposed copies.
   int64_t floats = kUnitFloats;
   for (int64_t i = 0; i < (int64_t)blocks_.size(); ++i) {
-    if (!blocks_[i].trained || blocks_[i].gradient < 0 || blocks_[i].rate == 0) continue;
+    const bool listed = blocks_[i].listed, own = listed || blocks_[i].gradient >= 0;
+    if (!blocks_[i].trained || !own || blocks_[i].rate == 0) continue;
     int64_t rows = std::max<int64_t>(16, kUnitFloats / blocks_[i].stride / 16 * 16);
+    if (listed) {
+      rows = blocks_[i].listed;
+      stretch_floats_ = std::max(stretch_floats_, rows * blocks_[i].stride);
+    }
     for (int64_t first = 0; first < blocks_[i].rows; first += rows) {
       int64_t last = std::min(first + rows, blocks_[i].rows);
       if (floats >= kUnitFloats) {
@@ -97,25 +107,78 @@ Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buff
   units_.push_back((int64_t)pieces_.size());
 }
 
-void Session::make_room(int threads, int64_t gradient_buffers) {
+// `samples` are those of a slice, at most.
+void Session::make_room(int threads, int64_t gradient_buffers, int64_t samples) {
   if ((int)workers_.size() < threads) workers_.resize(threads);
   for (Worker& worker : workers_) {
     worker.arena.at_least(program_.arena_floats);
+    if (gradient_buffers) worker.stretch.at_least(stretch_floats_);
     worker.row_start.resize(axes_.size() * (program_.group + 1));
   }
   if ((int64_t)slice_gradients_.size() < gradient_buffers)
     slice_gradients_.resize(gradient_buffers);
-  for (Memory& memory : slice_gradients_) memory.at_least(gradient_floats_);
+  for (Gradients& slice : slice_gradients_) {
+    slice.whole.at_least(gradient_floats_);
+    make_lists(slice, samples);
+  }
 }
 
-void Session::prepare(const float* parameters, int threads, int64_t gradient_buffers) {
-  make_room(threads, gradient_buffers);
+void Session::prepare(const float* parameters, int threads, int64_t gradient_buffers,
+                      int64_t samples) {
+  make_room(threads, gradient_buffers, samples);
   // Parameters are the caller's live arrays: whatever was written there counts from here on.
   float* derived = derived_.at_least(0);
   for (const Block& block : blocks_)
     if (block.trained) kernels_->transpose(block, parameters, derived, 0, block.rows);
   FoldWork work = fold_work(parameters);
   for (const Fold& fold : folds_) kernels_->fold(work, fold, false);
+}
+
+void Session::make_lists(Gradients& slice, int64_t samples) {
+  auto lines = [](int64_t floats) { return (floats + 15) / 16 * 16; };
+  int64_t floats = 0;
+  for (const Listing& each : listings_)
+    floats += lines(samples * each.most_rows) * (1 + blocks_[each.block].stride);
+  float* at = slice.listed.at_least(floats);
+  slice.lists.clear();
+  for (const Listing& each : listings_) {
+    int64_t rows = lines(samples * each.most_rows);
+    slice.lists.push_back({0, (int32_t*)at, at + rows});
+    at += rows * (1 + blocks_[each.block].stride);
+  }
+}
+
+std::vector<const float*> Session::parts_of(const std::vector<int64_t>& buffers) {
+  std::vector<const float*> parts;
+  for (int64_t buffer : buffers) parts.push_back(slice_gradients_[buffer].whole.at_least(0));
+  return parts;
+}
+
+// Adds to `rows`, a piece of a table's gradients, what the slices have listed for it: slice after
+// slice, each in its order.
+void Session::add_listed(const Piece& piece, const std::vector<int64_t>& buffers, float* rows) {
+  int64_t stride = blocks_[piece.block].stride;
+  for (int64_t buffer : buffers)
+    for (size_t i = 0; i < listings_.size(); ++i) {
+      if (listings_[i].block != piece.block) continue;
+      const List& list = slice_gradients_[buffer].lists[i];
+      for (int64_t n = 0; n < list.count; ++n) {
+        if (list.ids[n] < piece.first_row || list.ids[n] >= piece.last_row) continue;
+        float* to = rows + (list.ids[n] - piece.first_row) * stride;
+        const float* from = list.rows + n * stride;
+        for (int64_t c = 0; c < stride; ++c) to[c] += from[c];
+      }
+    }
+}
+
+// The same in room of the worker's own.
+const float* Session::stretch_of(int worker, const Piece& piece,
+                                 const std::vector<int64_t>& buffers) {
+  float* stretch = workers_[worker].stretch.at_least(0);
+  std::memset(stretch, 0,
+              (piece.last_row - piece.first_row) * blocks_[piece.block].stride * sizeof(float));
+  add_listed(piece, buffers, stretch);
+  return stretch;
 }
 
 FoldWork Session::fold_work(const float* parameters) {
@@ -162,12 +225,16 @@ Work work_of(const Work& shared, const Program& program, Workers& worker, const 
 }  // namespace
 
 template <class Wanted>
-double Session::run_slice(Worker& worker, Work& work, const Slice& slice, float* gradients,
+double Session::run_slice(Worker& worker, Work& work, const Slice& slice, Gradients* gradients,
                           Wanted wanted) {
   double loss = 0;
   work.loss = &loss;
-  work.gradients = gradients;
-  if (gradients) std::memset(gradients, 0, gradient_floats_ * 4);
+  if (gradients) {
+    work.gradients = gradients->whole.at_least(0);
+    work.lists = gradients->lists.data();
+    std::memset(work.gradients, 0, gradient_floats_ * 4);
+    for (List& list : gradients->lists) list.count = 0;
+  }
   for (int64_t at = 0; at < slice.count && wanted(); at += program_.group) {
     work.members = slice.members + at;
     work.place = slice.places[at];
@@ -183,7 +250,7 @@ void Session::run(const Work& shared, int64_t count, int64_t piece, int threads,
   piece = std::clamp<int64_t>(piece, 1, std::max<int64_t>(program_.group, 1));
   int64_t pieces = (count + piece - 1) / piece;
   threads = (int)std::clamp<int64_t>(pieces, 1, threads);
-  same_parameters ? make_room(threads, 0) : prepare(shared.parameters, threads, 0);
+  same_parameters ? make_room(threads, 0, 0) : prepare(shared.parameters, threads, 0, 0);
   std::vector<int64_t> members(count);
   std::iota(members.begin(), members.end(), 0);
   std::atomic<int64_t> ticket{0};
@@ -203,24 +270,27 @@ double Session::gradients(const Work& shared, int64_t count, int64_t slice, floa
   Slices batch(*shared.samples, nullptr, count, count, slice);
   int64_t slices = count ? batch.in_step(0) : 0;
   threads = (int)std::clamp<int64_t>(slices, 1, threads);
-  prepare(shared.parameters, threads, slices);
+  prepare(shared.parameters, threads, slices, batch.most_samples());
   float inverse = shared.targets ? inverse_weight(*shared.targets, nullptr, 0, count) : 1.0f;
   std::vector<double> losses(slices);
-  std::vector<const float*> parts(slices);
-  for (int64_t s = 0; s < slices; ++s) parts[s] = slice_gradients_[s].at_least(0);
+  std::vector<int64_t> buffers(slices);
+  std::iota(buffers.begin(), buffers.end(), 0);
+  std::vector<const float*> parts = parts_of(buffers);
   std::atomic<int64_t> ticket{0};
   run_on_workers(threads, [&](int index) {
     Worker& worker = workers_[index];
     Work work = work_of(shared, program_, worker, derived_.at_least(0));
     work.inverse_batch = inverse;
     for (int64_t s; (s = ticket.fetch_add(1)) < slices;)
-      losses[s] =
-          run_slice(worker, work, batch.of(0, s), slice_gradients_[s].at_least(0), always);
+      losses[s] = run_slice(worker, work, batch.of(0, s), &slice_gradients_[s], always);
   });
-  for (const Block& block : blocks_)
+  for (int64_t i = 0; i < (int64_t)blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
     if (block.trained && block.gradient >= 0)
       kernels_->sum(parts.data(), slices, block.gradient, total + block.offset,
                     block.rows * block.stride);
+    if (block.listed) add_listed({i, 0, block.rows}, buffers, total + block.offset);
+  }
   FoldWork work = fold_work(shared.parameters);
   work.parts = parts.data();
   work.slices = slices;
@@ -257,11 +327,11 @@ class Session::Batches final : public Steps::Job {
     work.inverse_batch = inverse_weight(*shared_.targets, order_, step * batch_, last(step));
     work.step = shared_.step + step;
     return session_.run_slice(
-        own, work, slices_.of(step, slice), session_.slice_gradients_[buffer].at_least(0),
+        own, work, slices_.of(step, slice), &session_.slice_gradients_[buffer],
         [&] { return published.load(std::memory_order_relaxed) < enough; });
   }
 
-  bool computed(int64_t step, const std::vector<int64_t>& buffers,
+  bool computed(int worker, int64_t step, const std::vector<int64_t>& buffers,
                 const std::vector<double>& losses) override {
     double loss = tree_sum(losses, (int64_t)losses.size());
     if (!std::isfinite(loss)) {
@@ -269,9 +339,8 @@ class Session::Batches final : public Steps::Job {
       return false;
     }
     done.losses.push_back(loss);
-    parts_.clear();
-    for (int64_t buffer : buffers)
-      parts_.push_back(session_.slice_gradients_[buffer].at_least(0));
+    buffers_ = buffers;
+    parts_ = session_.parts_of(buffers);
     update_ = updates_[step];
     update_.parameters = parameters_;
     update_.derived = session_.derived_.at_least(0);
@@ -279,25 +348,34 @@ class Session::Batches final : public Steps::Job {
     update_.slices = (int64_t)parts_.size();
     update_.factor = 1.0f;
     if (std::isfinite(update_.clip_norm)) {
-      double norm = gradient_norm();
+      double norm = gradient_norm(worker);
       if (norm > (double)update_.clip_norm) update_.factor = (float)(update_.clip_norm / norm);
     }
     return true;
   }
 
-  void update(int64_t, int64_t unit) override {
+  void update(int worker, int64_t, int64_t unit) override {
     int64_t plain = (int64_t)session_.units_.size() - 1;
     if (unit >= plain) return update_fold(session_.folds_[unit - plain]);
     for (int64_t i = session_.units_[unit]; i < session_.units_[unit + 1]; ++i) {
       const Piece& piece = session_.pieces_[i];
-      session_.kernels_->update(update_, session_.blocks_[piece.block], piece.first_row,
-                                piece.last_row);
+      const Block& block = session_.blocks_[piece.block];
+      Update update = update_;
+      update.shift = block.gradient - block.offset;
+      const float* stretch;
+      if (block.listed) {
+        stretch = session_.stretch_of(worker, piece, buffers_);
+        update.shift = -(block.offset + piece.first_row * block.stride);
+        update.gradients = &stretch;
+        update.slices = 1;
+      }
+      session_.kernels_->update(update, block, piece.first_row, piece.last_row);
     }
   }
 
  private:
   // The norm of all gradients of this step, in one thread and so in a fixed order.
-  double gradient_norm() {
+  double gradient_norm(int worker) {
     FoldWork work = session_.fold_work(parameters_);
     work.parts = parts_.data();
     work.slices = (int64_t)parts_.size();
@@ -305,12 +383,19 @@ class Session::Batches final : public Steps::Job {
     const float* total = work.total;
     double squares = 0;
     for (const Block& block : session_.blocks_) {
-      if (!block.trained || block.rate == 0) continue;
+      if (!block.trained || block.rate == 0 || block.listed) continue;
       int64_t floats = block.rows * block.stride;
       squares += block.gradient < 0
                      ? session_.kernels_->square_sum(update_, &total, 1, block.offset, floats)
                      : session_.kernels_->square_sum(update_, parts_.data(), work.slices,
                                                      block.gradient, floats);
+    }
+    for (const Piece& piece : session_.pieces_) {
+      const Block& block = session_.blocks_[piece.block];
+      if (!block.listed) continue;
+      const float* stretch = session_.stretch_of(worker, piece, buffers_);
+      squares += session_.kernels_->square_sum(
+          update_, &stretch, 1, 0, (piece.last_row - piece.first_row) * block.stride);
     }
     return std::sqrt(squares);
   }
@@ -322,6 +407,7 @@ class Session::Batches final : public Steps::Job {
     work.slices = (int64_t)parts_.size();
     session_.kernels_->fold(work, fold, true);
     Update update = update_;
+    update.shift = 0;  // laid out as the parameters are
     const float* total = work.total;
     update.gradients = &total;
     update.slices = 1;
@@ -343,6 +429,7 @@ class Session::Batches final : public Steps::Job {
   const std::vector<Update>& updates_;
   float* parameters_;
   Update update_{};
+  std::vector<int64_t> buffers_;
   std::vector<const float*> parts_;
 };
 
@@ -352,7 +439,7 @@ StepsDone Session::train(const Work& shared, const uint32_t* order, int64_t orde
   std::lock_guard<std::mutex> lock(one_at_a_time_);
   Slices slices(*shared.samples, order, order_count, batch, slice);
   int64_t most_slices = updates.empty() ? 0 : slices.in_step(0);
-  prepare(parameters, threads, Steps::buffers(most_slices, threads));
+  prepare(parameters, threads, Steps::buffers(most_slices, threads), slices.most_samples());
   Batches batches(*this, shared, order, order_count, batch, slices, updates, parameters);
   Steps steps(batches, (int64_t)updates.size(), most_slices,
               (int64_t)(units_.size() - 1 + folds_.size()), threads);
@@ -361,11 +448,15 @@ StepsDone Session::train(const Work& shared, const uint32_t* order, int64_t orde
 }
 
 std::vector<int64_t> Session::bytes() const {
-  int64_t arenas = 0, gradients = 0;
-  for (const Worker& worker : workers_) arenas += worker.arena.bytes();
-  for (const Memory& memory : slice_gradients_) gradients += memory.bytes();
+  int64_t arenas = 0, gradients = 0, stretches = 0;
+  for (const Worker& worker : workers_) {
+    arenas += worker.arena.bytes();
+    stretches += worker.stretch.bytes();
+  }
+  for (const Gradients& slice : slice_gradients_)
+    gradients += slice.whole.bytes() + slice.listed.bytes();
   return {arenas, gradients, derived_.bytes(), folded_gradients_.bytes(),
-          (int64_t)workers_.size()};
+          (int64_t)workers_.size(), stretches};
 }
 
 }  // namespace undivided

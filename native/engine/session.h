@@ -64,20 +64,33 @@ class Session {
 
  private:
   struct Worker {
-    Memory arena;
+    Memory arena, stretch;
     std::vector<int64_t> row_start;
   };
   struct Piece {
     int64_t block, first_row, last_row;
   };
+  // Which embeds list the rows that they add to a table, by the number of their list.
+  struct Listing {
+    int64_t block, most_rows;
+  };
+  // Those of one slice: of most blocks whole, of listed tables in lists.
+  struct Gradients {
+    Memory whole, listed;
+    std::vector<List> lists;
+  };
   class Batches;
 
   FoldWork fold_work(const float* parameters);
-  void make_room(int threads, int64_t gradient_buffers);
-  void prepare(const float* parameters, int threads, int64_t gradient_buffers);
+  void make_room(int threads, int64_t gradient_buffers, int64_t samples);
+  void prepare(const float* parameters, int threads, int64_t gradient_buffers, int64_t samples);
+  void make_lists(Gradients& slice, int64_t samples);
+  std::vector<const float*> parts_of(const std::vector<int64_t>& buffers);
+  void add_listed(const Piece& piece, const std::vector<int64_t>& buffers, float* rows);
+  const float* stretch_of(int worker, const Piece& piece, const std::vector<int64_t>& buffers);
   void run_group(Worker& worker, Work& work, int64_t count);
   template <class Wanted>
-  double run_slice(Worker& worker, Work& work, const Slice& slice, float* gradients,
+  double run_slice(Worker& worker, Work& work, const Slice& slice, Gradients* gradients,
                    Wanted wanted);
 
   std::mutex one_at_a_time_;  // calls share the workers' memory
@@ -95,7 +108,9 @@ class Session {
   const Kernels* kernels_;
   std::vector<Worker> workers_;
   Memory derived_;
-  std::vector<Memory> slice_gradients_;
+  std::vector<Listing> listings_;
+  int64_t stretch_floats_ = 0;  // of the longest piece of a listed table
+  std::vector<Gradients> slice_gradients_;
   Memory folded_gradients_;  // of the parameters behind folds, then sums of the folds' results
 };
 

@@ -66,6 +66,12 @@ void Slices::deal(const std::vector<int64_t>& rows, int64_t first, int64_t last,
   }
 }
 
+int64_t Slices::most_samples() const {
+  int64_t most = 0;
+  for (size_t i = 1; i < start_.size(); ++i) most = std::max(most, start_[i] - start_[i - 1]);
+  return most;
+}
+
 Slice Slices::of(int64_t step, int64_t slice) const {
   int64_t number = first_slice_[step] + slice, first = start_[number];
   return {&members_[first], &places_[first], start_[number + 1] - first};

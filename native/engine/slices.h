@@ -28,6 +28,7 @@ class Slices {
 
   int64_t in_step(int64_t step) const { return first_slice_[step + 1] - first_slice_[step]; }
   Slice of(int64_t step, int64_t slice) const;
+  int64_t most_samples() const;  // of any slice
 
  private:
   void cut(int64_t first, int64_t last, int64_t most);

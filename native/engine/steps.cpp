@@ -50,7 +50,7 @@ void Steps::open(uint64_t phase) {
   phase_.notify_all();
 }
 
-void Steps::open_update(int64_t step) {
+void Steps::open_update(int worker, int64_t step) {
   int64_t slices = job_.slices(step);
   buffers_.resize(slices);
   losses_.resize(slices);
@@ -58,7 +58,7 @@ void Steps::open_update(int64_t step) {
     buffers_[s] = (int64_t)(slots_[s].load(std::memory_order_relaxed) & 0xffffffff);
     losses_[s] = buffer_losses_[buffers_[s]];
   }
-  if (!job_.computed(step, buffers_, losses_)) return open(kOver);
+  if (!job_.computed(worker, step, buffers_, losses_)) return open(kOver);
   if (units_ == 0) return open_next(step);  // a network without parameters
   units_done_.store(0, std::memory_order_relaxed);
   unit_tickets_.open(step);
@@ -86,7 +86,7 @@ bool Steps::compute(int worker, int64_t step, int64_t slice, int64_t& mine) {
                                                 std::memory_order_acq_rel));
   mine = (int64_t)(before & 0xffffffff);
   if (slices_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == job_.slices(step))
-    open_update(step);
+    open_update(worker, step);
   return true;
 }
 
@@ -106,7 +106,7 @@ void Steps::take_part(int worker) {
     int64_t step = (int64_t)(phase / 2);
     if (phase % 2) {
       for (int64_t u; (u = unit_tickets_.take(step, units_)) >= 0;) {
-        job_.update(step, u);
+        job_.update(worker, step, u);
         if (units_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == units_) open_next(step);
       }
     } else {

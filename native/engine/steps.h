@@ -26,9 +26,9 @@ class Steps {
                            const std::atomic<uint64_t>& published, uint64_t enough) = 0;
     // All slices are computed: `buffers` in order, and their losses. One caller a step.
     // Returns whether to go on.
-    virtual bool computed(int64_t step, const std::vector<int64_t>& buffers,
+    virtual bool computed(int worker, int64_t step, const std::vector<int64_t>& buffers,
                           const std::vector<double>& losses) = 0;
-    virtual void update(int64_t step, int64_t unit) = 0;
+    virtual void update(int worker, int64_t step, int64_t unit) = 0;
 
    protected:
     ~Job() = default;
@@ -47,7 +47,7 @@ class Steps {
  private:
   bool compute(int worker, int64_t step, int64_t slice, int64_t& mine);
   int64_t missing(int64_t step, int64_t slices) const;
-  void open_update(int64_t step);
+  void open_update(int worker, int64_t step);
   void open_next(int64_t step);
   void open(uint64_t phase);
 

@@ -1,6 +1,6 @@
 // Embed: y[s] = table[ids[s]], straight from the caller's ids.
 //
-//   dtable[ids[s]] += dy[s], samples and tokens in their order
+//   dtable[ids[s]] += dy[s], samples and tokens in their order; a large table's are listed
 #pragma once
 
 #include "layout.h"
@@ -33,8 +33,18 @@ UNDIVIDED_INLINE void embed_forward(const Work& work, const Instruction& op) {
 
 UNDIVIDED_INLINE void embed_backward(const Work& work, const Instruction& op) {
   const Buffer& dy = buffer_of(work, op.dy);
+  const Block& block = block_of(work, op.table);
+  int64_t stride = block.stride;
+  if (block.listed) {  // for the update to add: see Session
+    List& list = work.lists[op.kept];
+    return each_id(work, op, dy.axis, [&](int64_t id, int64_t row) {
+      const float* from = row_of(work, op.dy, row);
+      float* to = list.rows + list.count * stride;
+      for (int64_t c = 0; c < stride; c += kLanes) store(to + c, load(from + c));
+      list.ids[list.count++] = (int32_t)id;
+    });
+  }
   float* table = gradients_of(work, op.table);
-  int64_t stride = block_of(work, op.table).stride;
   each_id(work, op, dy.axis, [&](int64_t id, int64_t row) {
     const float* from = row_of(work, op.dy, row);
     for (int64_t c = 0; c < stride; c += kLanes) give(table + id * stride + c, load(from + c), true);

@@ -59,16 +59,15 @@ UNDIVIDED_INLINE double square_sum_of(const Update& u, const float* const* parts
   return total;
 }
 
-// `shift` leads from a place among the parameters to that among the gradients.
 template <bool kClipped>
 UNDIVIDED_INLINE void update_floats(const Update& u, const Block& block, int64_t begin,
-                                    int64_t end, int64_t shift) {
+                                    int64_t end) {
   const double rate = u.learning_rate * block.rate;
   const float learning_rate = (float)rate, decay = (float)(1.0 - rate * u.weight_decay);
   const bool decays = block.decays;
   with_tree_sum(u.gradients, u.slices, [&](auto gradient_at) {
     for (int64_t i = begin; i < end; i += kLanes) {
-      Vector g = gradient_at(i + shift), p = load(u.parameters + i);
+      Vector g = gradient_at(i + u.shift), p = load(u.parameters + i);
       if constexpr (kClipped) g = kept_within(g, u.clip_value) * u.factor;
       if (u.rule == Rule::kSgd) {
         p = p - g * learning_rate;
@@ -104,12 +103,10 @@ UNDIVIDED_INLINE void transpose_rows(const Block& block, const float* parameters
 
 UNDIVIDED_INLINE void update_rows(const Update& u, const Block& block, int64_t first,
                                   int64_t last) {
-  // Behind a fold, gradients are laid out as the parameters are.
-  int64_t shift = block.gradient < 0 ? 0 : block.gradient - block.offset;
   int64_t begin = block.offset + first * block.stride, end = block.offset + last * block.stride;
   bool clipped = u.clip_value != kInfinity || u.factor != 1.0f;
-  clipped ? update_floats<true>(u, block, begin, end, shift)
-          : update_floats<false>(u, block, begin, end, shift);
+  clipped ? update_floats<true>(u, block, begin, end)
+          : update_floats<false>(u, block, begin, end);
   transpose_rows(block, u.parameters, u.derived, first, last);
 }
 

@@ -44,7 +44,8 @@ NOTHING = Cost(0, 0)
 @dataclass(frozen=True)
 class Memory:
     """Bytes. Arenas are for one thread; gradients are a copy for each slice of the batch, and
-    where several threads train a spare one for each."""
+    where several threads train a spare one for each; of large tables slices list rows, and each
+    thread sums a stretch of them."""
 
     activations: int
     parameters: int
@@ -53,6 +54,7 @@ class Memory:
     arena_training: int
     gradients: int
     gradients_spare: int
+    gradients_stretch: int
     gradients_folded: int
     optimizer: int
 
@@ -100,7 +102,9 @@ def memory_of(plan: Plan, batch: int, length: int) -> Memory:
     made = schedule(plan, length)
     training, inference = made.program("train"), made.program("predict")
     folded = made.storage.floats + made.storage.gradient_floats if made.storage.folds else 0
-    slices = -(-batch // made.slice_samples(batch))
+    samples = made.slice_samples(batch)
+    slices = -(-batch // samples)
+    gradients = made.storage.gradient_floats + training.listed_floats(samples)
     activations = sum(size_of(value.shape, length) for value in plan.values.values())
     activations += sum(
         op.attributes["heads"]
@@ -115,8 +119,9 @@ def memory_of(plan: Plan, batch: int, length: int) -> Memory:
         derived=made.storage.derived_floats * FLOAT,
         arena_inference=inference.arena_floats * FLOAT,
         arena_training=training.arena_floats * FLOAT,
-        gradients=slices * made.storage.gradient_floats * FLOAT,
-        gradients_spare=made.storage.gradient_floats * FLOAT,
+        gradients=slices * gradients * FLOAT,
+        gradients_spare=gradients * FLOAT,
+        gradients_stretch=training.stretch_floats() * FLOAT,
         gradients_folded=folded * FLOAT,
         optimizer=len(plan.optimizer.kept()) * made.storage.floats * FLOAT,
     )

@@ -187,6 +187,7 @@ def _memory_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
         "arena_training": "arena of a thread, training",
         "gradients": f"gradients of a batch of {batch}, a copy a slice",
         "gradients_spare": "a spare copy for each of several threads",
+        "gradients_stretch": "a stretch of a large table's, for each thread",
         "gradients_folded": "gradients of weights that are folded",
         "optimizer": "optimizer",
     }

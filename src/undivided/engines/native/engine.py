@@ -119,12 +119,13 @@ class NativeEngine:
 
     def allocated_bytes(self, purpose: Purpose) -> dict[str, int]:
         """What a session holds at present, for those who check what `describe` says."""
-        arenas, gradients, derived, folded, workers = self._session(purpose).bytes()
+        arenas, gradients, derived, folded, workers, stretches = self._session(purpose).bytes()
         return {
             "arenas": arenas,
             "gradients": gradients,
             "derived": derived,
             "folded": folded,
+            "stretches": stretches,
             "workers": workers,
             "parameters": self._flat.nbytes,
             "slots": sum(flat.nbytes for flat in self._slots.values()),

@@ -35,4 +35,5 @@ def forward(compiler: Compiler, op: Operation) -> None:
 def backward(compiler: Compiler, op: Operation) -> None:
     dy, table = compiler.gradient(op.output), compiler.block(op, "table")
     slot = compiler.input_number(op.inputs[0])
-    compiler.emit(op, "embed", backward=1, dy=dy, table=table, slot=slot)
+    listed = sum(i.kind == "embed" and i.backward for i in compiler.instructions)
+    compiler.emit(op, "embed", backward=1, dy=dy, table=table, slot=slot, kept=listed)

@@ -132,3 +132,16 @@ class Program:
     """Masks in blocks: what `undivided.masks` makes of them."""
     recomputed: frozenset[str] = frozenset()
     """The operations that run again on the way back, by their outputs."""
+
+    def listed_floats(self, samples: int) -> int:
+        """Room for what a slice of so many samples lists: rows of gradients, and whose they are."""
+        floats = 0
+        for each in self.instructions:
+            if each.kind == "embed" and each.backward and self.blocks[each.table].listed:
+                rows = samples * self.axes[self.buffers[each.dy].axis].most
+                floats += -(-rows // 16) * 16 * (1 + self.blocks[each.table].stride)
+        return floats
+
+    def stretch_floats(self) -> int:
+        """Room for the rows of a listed table that a thread updates together."""
+        return max((block.listed * block.stride for block in self.blocks), default=0)

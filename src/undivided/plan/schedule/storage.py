@@ -19,6 +19,13 @@ from undivided.plan.schedule.rewrites import Folded, padded
 __all__ = ["Block", "Fold", "Place", "Storage", "sinusoidal_table", "store"]
 
 
+LISTED_TABLE = 1 << 20
+"""Tables of so many numbers have no gradients that every slice clears and adds up whole, unless
+they are a linear layer's weights too, which have a gradient everywhere."""
+LISTED_PIECES = 64
+"""Into so many pieces such a table is cut; each looks through all lists."""
+
+
 @dataclass(frozen=True)
 class Block:
     """A matrix in the flat array; the fields that the native side reads, by the same names.
@@ -26,7 +33,9 @@ class Block:
     `transposed` is where its transposed copy lies in the derived array, or −1. A block that is
     not `trained` (a constant, or the result of a fold) lies in the derived array itself. `rate` is
     what the learning rate is multiplied by, 0 for what is frozen.
-    `gradient` is its place in a slice's gradients, or −1 where a fold stands between.
+    `gradient` is its place in a slice's gradients, or −1 where a fold stands between, or where it
+    is `listed`, a table of which slices list the rows that they add to: then so many of its rows
+    are summed and updated together.
     """
 
     offset: int
@@ -39,6 +48,7 @@ class Block:
     rate: float = 1.0
     trained: bool = True
     gradient: int = -1
+    listed: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ def store(plan: Plan, graph: Graph, longest: int) -> Storage:
     weights = {
         op.parameters["weight"] for op in graph.operations if op.attributes.get("turned", False)
     }
-    layout = _Layout(plan)
+    layout = _Layout(plan, _listed(plan, graph))
     for op in graph.operations:
         folded = op.attributes.get("fold")
         if folded is not None:
@@ -119,8 +129,8 @@ def store(plan: Plan, graph: Graph, longest: int) -> Storage:
 class _Layout:
     """A storage in the making."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, listed: set[str]) -> None:
+        self.plan, self.listed = plan, listed
         self.blocks: list[Block] = []
         self.index: dict[tuple[str, str], int] = {}
         self.places: dict[str, Place] = {}
@@ -161,7 +171,8 @@ class _Layout:
             self.places[p.name] = place
             column += padded(p.shape[-1])
         decays, rate = parameters[0].decays, parameters[0].rate
-        block = Block(self.floats, rows, width, stride, decays=decays, rate=rate)
+        listed = 0 if self.listed.isdisjoint(names) else padded(-(-rows // LISTED_PIECES))
+        block = Block(self.floats, rows, width, stride, decays=decays, rate=rate, listed=listed)
         self.floats += rows * stride
         self.shared[tuple(names)] = number = self._append(key, block, turned=turned, direct=direct)
         return number
@@ -214,12 +225,25 @@ class _Layout:
             stride = padded(block.rows)
             block = replace(block, transposed=self.derived_floats, transposed_stride=stride)
             self.derived_floats += block.width * stride
-        if direct:
+        if direct and not block.listed:
             block = replace(block, gradient=self.gradient_floats)
             self.gradient_floats += block.rows * block.stride
         self.index[key] = len(self.blocks)
         self.blocks.append(block)
         return len(self.blocks) - 1
+
+
+def _listed(plan: Plan, graph: Graph) -> set[str]:
+    """Large tables that embeddings alone read."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for op in graph.operations:
+        for names in _roles(op).values():
+            found[op.kind == "embed"].update(names)
+    return {
+        name
+        for name in found[True] - found[False]
+        if plan.parameters[name].shape[0] * padded(plan.parameters[name].shape[1]) >= LISTED_TABLE
+    }
 
 
 def _roles(op: Operation) -> dict[str, list[str]]:
