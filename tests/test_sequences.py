@@ -170,7 +170,9 @@ def test_targets_are_shifted_behind_the_first() -> None:
     ("given", "message"),
     [
         ({"temperature": -1.0}, "'temperature' of generate must be a number ≥ 0. Got -1.0"),
+        ({"temperature": "hot"}, "'temperature' of generate must be a number ≥ 0. Got 'hot'"),
         ({"top_k": 0}, "'top_k' of generate must be a whole number ≥ 1. Got 0"),
+        ({"top_k": 1.5}, "'top_k' of generate must be a whole number ≥ 1. Got 1.5"),
         ({"top_p": 0.0}, "'top_p' of generate must be above 0 and at most 1. Got 0.0"),
     ],
 )
@@ -187,6 +189,8 @@ def test_classifiers_do_not_generate() -> None:
 
 def test_nothing_does_not_go_on() -> None:
     model = Model(undivided.parse(NEXT % ""))
+    with pytest.raises(DataError, match=r"Got text: of a model of bytes list\(text.encode\(\)\)"):
+        model.generate("once upon a time", 3)
     with pytest.raises(DataError, match=r"x\[1\] must hold at least one token to go on with"):
         model.generate([np.array([1]), np.array([], int)], 3)
 

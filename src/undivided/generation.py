@@ -73,21 +73,11 @@ class Choice:
     ) -> None:
         from undivided.training.generators import GENERATORS
 
-        if not temperature >= 0:
-            raise ArgumentError(
-                f"The 'temperature' of generate must be a number ≥ 0. Got {temperature!r}.",
-                argument="temperature",
-            )
-        if top_k is not None and top_k < 1:
-            raise ArgumentError(
-                f"The 'top_k' of generate must be a whole number ≥ 1. Got {top_k!r}.",
-                argument="top_k",
-            )
-        if top_p is not None and not 0 < top_p <= 1:
-            raise ArgumentError(
-                f"The 'top_p' of generate must be above 0 and at most 1. Got {top_p!r}.",
-                argument="top_p",
-            )
+        _check("temperature", temperature, Real, "a number ≥ 0", lambda t: t >= 0)
+        if top_k is not None:
+            _check("top_k", top_k, Integral, "a whole number ≥ 1", lambda k: k >= 1)
+        if top_p is not None:
+            _check("top_p", top_p, Real, "above 0 and at most 1", lambda p: 0 < p <= 1)
         self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
         self._generator = GENERATORS["philox"](seed)
 
@@ -103,6 +93,15 @@ class Choice:
             ids, chance = ids[:enough], chance[:enough] / chance[:enough].sum()
         drawn = float(self._generator.uniform(1, 0.0, 1.0)[0])
         return int(ids[min(int(np.searchsorted(chance.cumsum(), drawn)), len(ids) - 1)])
+
+
+def _check(
+    name: str, value: Any, kind: type[Real], expected: str, fits: Callable[[Any], bool]
+) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
+        raise ArgumentError(
+            f"The {name!r} of generate must be {expected}. Got {value!r}.", argument=name
+        )
 
 
 def going_on(sequences: Sequences) -> Scores:

@@ -405,6 +405,11 @@ class Model:
         self, x: Any, most: int, choice: Choice, on_token: Callable[[int, int], object] | None
     ) -> Any:
         """What a causal language model goes on with."""
+        if isinstance(x, (str, bytes)):
+            raise DataError(
+                "x must be ids to go on from, [N, S], [S] or a list. Got text: of a model of bytes "
+                "list(text.encode()) are its ids."
+            )
         dense = not isinstance(x, (list, tuple)) or (len(x) > 0 and np.ndim(x[0]) == 0)
         single = dense and np.ndim(x) == 1
         self._let_lengths_differ()

@@ -59,7 +59,7 @@ class Program(click.Group):
         except OSError as error:
             reason = str(error)
             if error.errno == errno.ENOSPC and error.filename is None:
-                reason = "what this writes has no space left on its device. Make room there."
+                reason = "No space left on device, where the output goes. Make room there."
             click.echo(f"Error: {reason}", err=True)
             code = 1
         sys.exit(code if isinstance(code, int) else 0)
