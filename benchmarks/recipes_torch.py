@@ -2,6 +2,7 @@
 
     python benchmarks/recipes_torch.py max-row              5 epochs of each, by turns
     python benchmarks/recipes_torch.py mnist-vit --samples 6400
+    python benchmarks/recipes_torch.py mnist-vit --predict    one sample at a time
 
 The networks, the data, the batches and the update rules are the same; PyTorch starts from
 undivided's initial weights. Each side has the machine to itself while it is measured.
@@ -100,6 +101,35 @@ class Torch:
         return iter(torch.randperm(len(self.x)).split(self.batch))
 
 
+def predictions(model: undivided.Model, theirs: Torch, split: Split, calls: int = 2000) -> str:
+    """One sample at a time, by turns; PyTorch on one thread and on all, whichever is faster."""
+    ours, x = split.x[:1], theirs.x[:1]
+
+    def torch_on(threads: int) -> float:
+        torch.set_num_threads(threads)
+        with torch.inference_mode():
+            return _microseconds(lambda: theirs.forward(theirs.parameters, x).numpy(), calls // 4)
+
+    found = []
+    for _ in range(5):
+        own = _microseconds(lambda: model.predict(ours), calls)
+        found.append((own, torch_on(1), torch_on(model.threads or 1)))
+    mine, alone, together = (median(each) for each in zip(*found, strict=True))
+    return (
+        f"one sample {mine:.1f} µs, PyTorch {torch.__version__} eager {alone:.0f} µs on one thread "
+        f"and {together:.0f} on {model.threads}: {min(alone, together) / mine:.1f} times as fast"
+    )
+
+
+def _microseconds(call: Callable[[], object], calls: int) -> float:
+    seconds = []
+    for _ in range(calls):
+        started = perf_counter()
+        call()
+        seconds.append(perf_counter() - started)
+    return 1e6 * median(seconds)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -108,6 +138,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--samples", type=int, help="at most so many")
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--predict", action="store_true", help="one sample at a time, no training")
     given = parser.parse_args()
     network = undivided.recipe(given.recipe)
     split = open_network_data(network).train
@@ -115,6 +146,9 @@ def main() -> int:
     model = undivided.Model(network, threads=given.threads)
     torch.set_num_threads(model.threads or 1)
     theirs = Torch(model, FORWARD[given.recipe], split)
+    if given.predict:
+        print(f"{given.recipe}: {predictions(model, theirs, split)}")
+        return 0
     seconds: dict[str, list[float]] = {"undivided": [], "PyTorch": []}
     for epoch in range(given.epochs):
         entry = model.fit(split, epochs=1, log=False)[-1]
