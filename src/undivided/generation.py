@@ -10,6 +10,7 @@ one drawn by its probability.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Choice:
 
 
 def _check(
-    name: str, value: Any, kind: type[Real], expected: str, fits: Callable[[Any], bool]
+    name: str, value: Any, kind: type, expected: str, fits: Callable[[Any], bool]
 ) -> None:
     if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
         raise ArgumentError(
