@@ -96,9 +96,7 @@ class Choice:
         return int(ids[min(int(np.searchsorted(chance.cumsum(), drawn)), len(ids) - 1)])
 
 
-def _check(
-    name: str, value: Any, kind: type, expected: str, fits: Callable[[Any], bool]
-) -> None:
+def _check(name: str, value: Any, kind: type, expected: str, fits: Callable[[Any], bool]) -> None:
     if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
         raise ArgumentError(
             f"The {name!r} of generate must be {expected}. Got {value!r}.", argument=name

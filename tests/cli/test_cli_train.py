@@ -172,7 +172,9 @@ def test_a_full_disk_loses_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Log, "_write", full)
     result = run("train", "small.neural", "--log", "log.csv", "-e", 5, code=1)
     assert "in all, is saved in small.safetensors.\n" in result.stderr
-    assert result.stderr.endswith("No space left on device, where the output goes. Make room there.\n")
+    assert result.stderr.endswith(
+        "No space left on device, where the output goes. Make room there.\n"
+    )
     assert undivided.load("small.safetensors", engine="reference").epochs in (1, 2)
 
 
