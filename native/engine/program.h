@@ -132,6 +132,7 @@ struct Fold {
                          /* learned table its row for each distance; −1 for none */           \
   X(biases) X(d_biases)  /* attention: buffers, the table by distance and its gradient */     \
   X(turned)              /* linear: the weight is [out, in], a table that is tied */          \
+  X(begins)              /* linear: whether nothing is in its weight's gradients before it */ \
   X(scratch)                                                                                  \
   X(weight) X(bias) X(table) X(gain) X(shift)         /* blocks */                            \
   X(heads)                                                                                    \
@@ -232,6 +233,7 @@ struct Work {
   const float* parameters;
   const float* derived;   // transposed copies of the blocks
   float* gradients;       // flat, like parameters; added to
+  int64_t first;          // whether the group is its slice's first
   List* lists;            // by an embed's `kept`; appended to
   const Samples* samples;
   const Targets* targets;

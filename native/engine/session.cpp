@@ -105,6 +105,24 @@ Session::Session(std::vector<Instruction> instructions, std::vector<Buffer> buff
     }
   }
   units_.push_back((int64_t)pieces_.size());
+  find_cleared();
+}
+
+void Session::find_cleared() {
+  std::vector<char> set(blocks_.size());
+  for (const Instruction& op : instructions_)
+    if (op.begins) set[op.weight] = true;
+  std::vector<Stretch> found;
+  for (size_t i = 0; i < blocks_.size(); ++i)
+    if (!set[i] && blocks_[i].gradient >= 0)
+      found.push_back({blocks_[i].gradient, blocks_[i].rows * blocks_[i].stride});
+  std::sort(found.begin(), found.end(),
+            [](const Stretch& a, const Stretch& b) { return a.first < b.first; });
+  for (const Stretch& each : found) {
+    if (!cleared_.empty() && cleared_.back().first + cleared_.back().floats == each.first)
+      cleared_.back().floats += each.floats;
+    else cleared_.push_back(each);
+  }
 }
 
 // `samples` are those of a slice, at most.
@@ -232,12 +250,14 @@ double Session::run_slice(Worker& worker, Work& work, const Slice& slice, Gradie
   if (gradients) {
     work.gradients = gradients->whole.at_least(0);
     work.lists = gradients->lists.data();
-    std::memset(work.gradients, 0, gradient_floats_ * 4);
+    for (const Stretch& each : cleared_)
+      std::memset(work.gradients + each.first, 0, each.floats * sizeof(float));
     for (List& list : gradients->lists) list.count = 0;
   }
   for (int64_t at = 0; at < slice.count && wanted(); at += program_.group) {
     work.members = slice.members + at;
     work.place = slice.places[at];
+    work.first = at == 0;
     int64_t count = std::min(program_.group, slice.count - at);
     run_group(worker, work, count);
   }

@@ -70,6 +70,9 @@ class Session {
   struct Piece {
     int64_t block, first_row, last_row;
   };
+  struct Stretch {
+    int64_t first, floats;
+  };
   // Which embeds list the rows that they add to a table, by the number of their list.
   struct Listing {
     int64_t block, most_rows;
@@ -84,6 +87,7 @@ class Session {
   FoldWork fold_work(const float* parameters);
   void make_room(int threads, int64_t gradient_buffers, int64_t samples);
   void prepare(const float* parameters, int threads, int64_t gradient_buffers, int64_t samples);
+  void find_cleared();
   void make_lists(Gradients& slice, int64_t samples);
   std::vector<const float*> parts_of(const std::vector<int64_t>& buffers);
   void add_listed(const Piece& piece, const std::vector<int64_t>& buffers, float* rows);
@@ -102,6 +106,7 @@ class Session {
   std::vector<Cells> cells_;
   std::vector<Pattern> patterns_;
   std::vector<Piece> pieces_;
+  std::vector<Stretch> cleared_;  // of a slice's gradients: where nobody sets them
   std::vector<int64_t> units_;  // where each unit's pieces begin, and the end; folds follow
   Program program_;
   int64_t parameter_floats_, gradient_floats_;

@@ -81,13 +81,15 @@ struct LinearRows {
 };
 
 // dW += xᵀ·dz    db += Σ dz    dx = dz·Wᵀ
+// Weights are large: who is the first to add to their gradients sets them, so that they need not be
+// cleared.
 UNDIVIDED_INLINE void linear_rows_backward(const Work& work, const Instruction& op,
                                            const LinearRows& rows) {
   const Block& weight = block_of(work, op.weight);
   Product<float> weights{};
   weights.c = gradients_of(work, op.weight);
   weights.ldc = weight.stride;
-  weights.accumulate = true;
+  weights.accumulate = !(op.begins && work.first);
   if (op.turned)  // dW += dzᵀ·x
     product<true>(weights, weight.rows, weight.stride, rows.dz, rows.dz_stride, rows.x,
                   rows.x_stride, rows.count);

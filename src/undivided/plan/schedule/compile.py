@@ -254,6 +254,7 @@ class Compiler:
         recomputed: frozenset[str] = frozenset()
         if self.backwards and self.plan.recompute:
             buffers, size, recomputed = self._recomputing(forward, buffers, size)
+        self._mark_beginnings()
         # Folds read the second weight transposed; backward those that gradients pass through.
         turned = self.transposed | {fold.right for fold in self.storage.folds}
         blocks = tuple(
@@ -289,6 +290,15 @@ class Compiler:
             return placed, smaller, less.operations
         self.instructions, self.regions = kept
         return buffers, size, frozenset()
+
+    def _mark_beginnings(self) -> None:
+        """Who is the first to add to a weight's gradients sets them: they need not be cleared."""
+        touched: set[int] = set()
+        for each in self.instructions:
+            if each.backward and each.kind == "linear" and each.weight not in touched:
+                each.begins = 1
+            if each.backward or each.kind == "vocabulary":
+                touched |= {each.weight, each.bias, each.table, each.gain, each.shift}
 
     def _finish_forward(self) -> None:
         output = self.graph.output

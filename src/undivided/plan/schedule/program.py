@@ -72,6 +72,7 @@ class Instruction:
     d_biases: int = -1
     scratch: int = -1
     turned: int = 0
+    begins: int = 0
     weight: int = -1
     bias: int = -1
     table: int = -1
