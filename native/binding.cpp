@@ -195,6 +195,7 @@ void init_targets(TargetsView* view, std::optional<Numbers<int32_t>> classes,
   new (view) TargetsView{{}, classes, values, start, weights, totals};
   view->targets = {classes ? classes->data() : nullptr, values ? values->data() : nullptr,
                    values ? (int64_t)values->size() : 0,
+                   values ? (int64_t)values->shape(1) : 0,
                    start ? start->data() : nullptr,     rows,
                    weights ? weights->data() : nullptr, totals ? totals->data() : nullptr};
 }

@@ -202,7 +202,7 @@ struct Samples {
 struct Targets {
   const int32_t* classes;
   const float* values;
-  int64_t value_count;
+  int64_t value_count, width;  // of all values, and of a row
   const int64_t* start;
   int64_t rows;
   const float* weights;

@@ -230,6 +230,39 @@ void Session::run_group(Worker& worker, Work& work, int64_t count) {
 
 namespace {
 
+// Reads something of every line that an array's part of a sample begins with.
+void touch(const void* array, int64_t first_byte, int64_t bytes) {
+  constexpr int64_t kLine = 64, kMost = 1024;
+  const volatile char* at = (const volatile char*)array + first_byte;
+  for (int64_t i = 0; i < std::min(bytes, kMost); i += kLine) (void)at[i];
+}
+
+// Batches are drawn at random, and no machine guesses where the next sample lies. Touched together
+// the samples of a group wait for memory together, where kernels would wait for one after the
+// other. Prefetching does not do it: it is dropped where an address is not translated yet.
+void touch_samples(const Work& work, int64_t count) {
+  const Targets* targets = work.targets;
+  for (int64_t s = 0; s < count; ++s) {
+    int64_t member = work.members[s];
+    for (const Input& input : work.samples->inputs) {
+      if (!input.x) continue;
+      int64_t each = input.element == Element::kByte ? 1 : 4;
+      if (!input.first_row) {
+        touch(input.x, member * input.sample_elements * each, input.sample_elements * each);
+      } else {
+        int64_t row = input.row_elements * each;
+        const int64_t* first = input.first_row + member;
+        touch(input.x, first[0] * row, (first[1] - first[0]) * row);
+      }
+    }
+    if (targets && targets->values) {
+      int64_t first = targets->start ? targets->start[member] : member * targets->rows;
+      int64_t last = targets->start ? targets->start[member + 1] : first + targets->rows;
+      touch(targets->values, first * targets->width * 4, (last - first) * targets->width * 4);
+    }
+  }
+}
+
 template <class Workers>
 Work work_of(const Work& shared, const Program& program, Workers& worker, const float* derived) {
   Work work = shared;
@@ -259,6 +292,7 @@ double Session::run_slice(Worker& worker, Work& work, const Slice& slice, Gradie
     work.place = slice.places[at];
     work.first = at == 0;
     int64_t count = std::min(program_.group, slice.count - at);
+    if (count > 1) touch_samples(work, count);
     run_group(worker, work, count);
   }
   return loss;
