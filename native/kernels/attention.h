@@ -28,6 +28,7 @@ struct Head {
   const T* sink;          // one more score, whose weight nobody gets, or null
   int64_t first_row;      // which row of the sample q begins with: rules count from there
   bool careful;           // some input is NaN or infinite, and not everything is allowed
+  bool alone;             // it has its rows for itself, with their padding up to whole vectors
 };
 
 // Keys (or values) transposed, in tiles of 64 columns that lie one behind the other.
@@ -288,14 +289,16 @@ UNDIVIDED_INLINE void softmax_gradient_long_rows(const Head<T>& h, const T* dy, 
 }
 
 // C = A·B for the columns of one head. A head whose width is no multiple of kPad shares vectors
-// with its neighbour, so its result goes through scratch and only its own columns are copied.
+// with its neighbour, so its result goes through scratch and only its own columns are copied,
+// unless it is `alone`: then its padding gets what B has there, which is 0.
 template <bool Turn, class T>
 UNDIVIDED_INLINE void head_product(T* to, int64_t to_stride, bool accumulate, bool careful,
                                    int64_t rows, int64_t width, const T* a, int64_t lda,
-                                   const T* b, int64_t ldb, int64_t depth, T* scratch) {
+                                   const T* b, int64_t ldb, int64_t depth, T* scratch,
+                                   bool alone) {
   Product<T> p{};
   int64_t columns = (width + kPad - 1) / kPad * kPad;
-  bool whole = columns == width;
+  bool whole = alone || columns == width;
   p.c = whole ? to : scratch;
   p.ldc = whole ? to_stride : columns;
   p.accumulate = whole && accumulate;
@@ -335,7 +338,7 @@ template <class T>
 UNDIVIDED_INLINE void head_forward(const Head<T>& h, T* to, int64_t to_stride) {
   weights_of(h, turn(h.k, h.k_stride, h.keys, h.keys_padded, h.width, h.scratch));
   head_product<false>(to, to_stride, false, h.careful, h.queries, h.value_width, h.probabilities,
-                      h.stride, h.v, h.v_stride, h.keys, h.scratch);
+                      h.stride, h.v, h.v_stride, h.keys, h.scratch, h.alone);
 }
 
 // Where the gradients of one head go, and whether they are added to what is there.
@@ -352,7 +355,8 @@ template <class T>
 UNDIVIDED_INLINE void head_backward(const Head<T>& h, const HeadGradients<T>& g) {
   if (g.dv)
     head_product<true>(g.dv, g.dv_stride, g.add_v, h.careful, h.keys, h.value_width,
-                       h.probabilities, h.stride, g.dy, g.dy_stride, h.queries, h.scratch);
+                       h.probabilities, h.stride, g.dy, g.dy_stride, h.queries, h.scratch,
+                       h.alone);
   bool wants_bias = h.rules && h.rules->d_bias;
   if (!g.dq && !g.dk && !wants_bias) return;
 
@@ -375,10 +379,10 @@ UNDIVIDED_INLINE void head_backward(const Head<T>& h, const HeadGradients<T>& g)
 
   if (g.dq)
     head_product<false>(g.dq, g.dq_stride, g.add_q, h.careful, h.queries, h.width,
-                        h.d_scores, h.stride, h.k, h.k_stride, h.keys, h.scratch);
+                        h.d_scores, h.stride, h.k, h.k_stride, h.keys, h.scratch, h.alone);
   if (g.dk)
     head_product<true>(g.dk, g.dk_stride, g.add_k, h.careful, h.keys, h.width, h.d_scores,
-                       h.stride, h.q, h.q_stride, h.queries, h.scratch);
+                       h.stride, h.q, h.q_stride, h.queries, h.scratch, h.alone);
 }
 
 }  // namespace undivided::UNDIVIDED_SET

@@ -88,7 +88,7 @@ UNDIVIDED_INLINE void recall_forward(const Work& work, const Instruction& op) {
         h.first_row = first + row;
         weights_of(h, turned);
         head_product<false>(to + row * y.stride + i * F, y.stride, false, h.careful, h.queries, F,
-                            h.probabilities, h.stride, h.v, h.v_stride, keys, h.scratch);
+                            h.probabilities, h.stride, h.v, h.v_stride, keys, h.scratch, h.alone);
       }
     }
   }

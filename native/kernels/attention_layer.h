@@ -41,6 +41,7 @@ UNDIVIDED_INLINE Head<float> head_of(const Work& work, const Instruction& op, in
   h.keys = rows_in(work, k.axis, sample);
   h.keys_padded = h.stride = padded(h.keys);
   h.scale = (float)op.scale;
+  h.alone = op.heads == 1;
   // A program that does not keep probabilities has room for one head.
   bool keeps = kept.width > 1;
   int64_t place = keeps ? sample * op.heads + head : 0;

@@ -182,7 +182,7 @@ UNDIVIDED_INLINE void forward_item(const AttentionCall<T>& call, int64_t item, T
             store(h.probabilities + r * most + c, VectorOf<T>{});
       weights_of(h, turned_keys);
       head_product<false>(to, call.out.row, false, h.careful, count, s.value_width,
-                          h.probabilities, h.stride, s.v, s.v_stride, s.keys, (T*)nullptr);
+                          h.probabilities, h.stride, s.v, s.v_stride, s.keys, (T*)nullptr, false);
     });
   }
   if (call.query_start) return;

@@ -43,8 +43,10 @@ UNDIVIDED_INLINE int64_t padded(int64_t width) { return (width + kPad - 1) / kPa
 
 // Whoever writes rows number by number leaves their padding to this.
 UNDIVIDED_INLINE void clear_padding(float* rows, const Buffer& buffer, int64_t count) {
-  for (int64_t r = 0; r < count; ++r)
-    for (int64_t c = buffer.width; c < padded(buffer.width); ++c) rows[r * buffer.stride + c] = 0;
+  int64_t last = buffer.width / kLanes * kLanes;  // where the first vector with padding begins
+  for (int64_t r = 0; r < count; ++r, rows += buffer.stride)
+    for (int64_t c = last; c < padded(buffer.width); c += kLanes)
+      store(rows + c, lanes_below(buffer.width - c) ? load(rows + c) : Vector{});
 }
 
 // to = from, or to += from.
