@@ -107,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [bar for bar in BARS if not given.recipes or bar.recipe in given.recipes]
     if importlib.util.find_spec("aeon") is None:
         chosen = [bar for bar in chosen if bar.recipe not in OF_AEON]
-        print("aeon is not installed: without time-series-motions and time-series-vowels.")
+        say = "aeon is not installed: without time-series-motions and time-series-vowels."
+        print(say, file=sys.stderr)
     runs: dict[tuple[object, ...], Run] = {}
     missed = 0
     print(f"{'recipe':<20} {'what':<28} {'bar':>8} {'mean':>8} {'least':>8} {'most':>8}  seconds")
